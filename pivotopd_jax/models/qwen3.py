@@ -1,0 +1,487 @@
+"""The dense Qwen3 decoder (Qwen3 technical report, arXiv 2505.09388, section 2) as a flax.nnx module.
+
+Outside this file a model is a pair `(graphdef, params)` made by `split` and used through the pure functions `apply` and
+`compute_logits`. Parameters are named as in a HuggingFace checkpoint, matrices are stored `[in, out]`. Everything is
+computed in the dtype of the parameters, except norms, rotary angles, attention weights and logits: those are float32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.typing import DTypeLike
+
+Cache = tuple[tuple[jax.Array, jax.Array], ...]
+"""Keys and values of every layer, each `[batch, capacity, num_kv_heads, head_dim]`; keys are stored rotated."""
+
+INITIAL_STDDEV = 0.02
+
+PARTITION_RULES: Mapping[str, PartitionSpec] = {
+    "embed_tokens": PartitionSpec("tensor", "fsdp"),
+    "lm_head": PartitionSpec("fsdp", "tensor"),
+    "q_proj": PartitionSpec("fsdp", "tensor"),
+    "k_proj": PartitionSpec("fsdp", "tensor"),
+    "v_proj": PartitionSpec("fsdp", "tensor"),
+    "o_proj": PartitionSpec("tensor", "fsdp"),
+    "gate_proj": PartitionSpec("fsdp", "tensor"),
+    "up_proj": PartitionSpec("fsdp", "tensor"),
+    "down_proj": PartitionSpec("tensor", "fsdp"),
+    "q_norm": PartitionSpec(),
+    "k_norm": PartitionSpec(),
+    "input_layernorm": PartitionSpec(),
+    "post_attention_layernorm": PartitionSpec(),
+    "norm": PartitionSpec(),
+}
+"""Mesh axes of each parameter, by the last part of its path."""
+
+
+@dataclass(frozen=True)
+class Qwen3Config:
+    """Sizes of a dense Qwen3.
+
+    Attributes:
+        vocab_size: rows of the embedding; may exceed the tokenizer's vocabulary.
+        hidden_size: width of the residual stream.
+        intermediate_size: width of the gated feed-forward layer.
+        num_layers: decoder layers.
+        num_heads: query heads.
+        num_kv_heads: key/value heads; divides `num_heads`.
+        head_dim: width of one head, even.
+        rope_theta: base of the rotary angles.
+        rms_norm_eps: added to the mean square in every norm.
+        tie_embeddings: logits use the embedding matrix instead of a head of their own.
+        max_positions: longest sequence the model was made for, in tokens.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    rope_theta: float
+    rms_norm_eps: float
+    tie_embeddings: bool
+    max_positions: int
+
+    def __post_init__(self) -> None:
+        if self.num_heads % self.num_kv_heads:
+            raise ValueError(f"num_heads={self.num_heads} is not a multiple of num_kv_heads={self.num_kv_heads}")
+        if self.head_dim % 2:
+            raise ValueError(f"head_dim={self.head_dim} is odd; rotary embedding needs an even number")
+
+    @classmethod
+    def from_dict(cls, hf_config: Mapping[str, Any]) -> Qwen3Config:
+        """Reads the contents of a HuggingFace `config.json`, of transformers 4 or 5.
+
+        Raises:
+            ValueError: a key is missing, or asks for something this model does not do; names the key.
+        """
+        _check_supported(hf_config)
+        num_heads = _required(hf_config, "num_attention_heads")
+        return cls(
+            vocab_size=_required(hf_config, "vocab_size"),
+            hidden_size=_required(hf_config, "hidden_size"),
+            intermediate_size=_required(hf_config, "intermediate_size"),
+            num_layers=_required(hf_config, "num_hidden_layers"),
+            num_heads=num_heads,
+            num_kv_heads=hf_config.get("num_key_value_heads") or num_heads,
+            head_dim=hf_config.get("head_dim") or 128,
+            rope_theta=_rope_theta(hf_config),
+            rms_norm_eps=hf_config.get("rms_norm_eps", 1e-6),
+            tie_embeddings=hf_config.get("tie_word_embeddings", False),
+            max_positions=hf_config.get("max_position_embeddings", 32768),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The architecture part of a HuggingFace `config.json`, readable by transformers 4 and 5."""
+        return {
+            "architectures": ["Qwen3ForCausalLM"],
+            "model_type": "qwen3",
+            "vocab_size": self.vocab_size,
+            "hidden_size": self.hidden_size,
+            "intermediate_size": self.intermediate_size,
+            "num_hidden_layers": self.num_layers,
+            "num_attention_heads": self.num_heads,
+            "num_key_value_heads": self.num_kv_heads,
+            "head_dim": self.head_dim,
+            "hidden_act": "silu",
+            "attention_bias": False,
+            "attention_dropout": 0.0,
+            "use_sliding_window": False,
+            "sliding_window": None,
+            "rope_theta": self.rope_theta,
+            "rope_parameters": {"rope_type": "default", "rope_theta": self.rope_theta},
+            "rms_norm_eps": self.rms_norm_eps,
+            "tie_word_embeddings": self.tie_embeddings,
+            "max_position_embeddings": self.max_positions,
+            "initializer_range": INITIAL_STDDEV,
+        }
+
+
+def _required(hf_config: Mapping[str, Any], key: str) -> Any:
+    if hf_config.get(key) is None:
+        raise ValueError(f"the model config has no {key!r}")
+    return hf_config[key]
+
+
+def _check_supported(hf_config: Mapping[str, Any]) -> None:
+    """Raises for every switch of HuggingFace's Qwen3 that would change the computation."""
+    for key, default, supported in (
+        ("model_type", None, "qwen3"),
+        ("hidden_act", "silu", "silu"),
+        ("attention_bias", False, False),
+    ):
+        if hf_config.get(key, default) != supported:
+            raise ValueError(f"{key}={hf_config.get(key)!r} in the model config; only {supported!r} is supported")
+    _check_full_attention(hf_config)
+    for key in ("rope_scaling", "rope_parameters"):
+        rope = hf_config.get(key) or {}
+        rope_type = rope.get("rope_type", rope.get("type", "default"))
+        if rope_type != "default":
+            raise ValueError(f"{key} asks for rope type {rope_type!r} in the model config; only 'default' is supported")
+
+
+def _check_full_attention(hf_config: Mapping[str, Any]) -> None:
+    layer_types = hf_config.get("layer_types") or ()
+    if any(layer_type != "full_attention" for layer_type in layer_types):
+        raise ValueError(f"layer_types={list(layer_types)!r} in the model config; only 'full_attention' is supported")
+    in_use = hf_config.get("use_sliding_window", False) and hf_config.get("sliding_window") is not None
+    first_sliding = hf_config.get("max_window_layers", 28)
+    if in_use and not layer_types and first_sliding < _required(hf_config, "num_hidden_layers"):
+        raise ValueError("use_sliding_window=True in the model config; sliding-window attention is not supported")
+
+
+def _rope_theta(hf_config: Mapping[str, Any]) -> float:
+    theta = (hf_config.get("rope_parameters") or {}).get("rope_theta", hf_config.get("rope_theta"))
+    if theta is None:
+        raise ValueError("the model config has no 'rope_theta', neither at top level nor in 'rope_parameters'")
+    return float(theta)
+
+
+def _matrix(rngs: nnx.Rngs, shape: tuple[int, int], dtype: DTypeLike) -> nnx.Param:
+    return nnx.Param(INITIAL_STDDEV * jax.random.normal(rngs.params(), shape, dtype))
+
+
+def _ones(size: int, dtype: DTypeLike) -> nnx.Param:
+    return nnx.Param(jnp.ones((size,), dtype))
+
+
+def rms_norm(x: jax.Array, weight: jax.Array, eps: float) -> jax.Array:
+    """`x / sqrt(mean(x²) + eps) * weight` over the last axis; the statistics are float32, the result has x's dtype."""
+    x32 = x.astype(jnp.float32)
+    scale = jax.lax.rsqrt(jnp.mean(jnp.square(x32), axis=-1, keepdims=True) + eps)
+    return (x32 * scale).astype(x.dtype) * weight
+
+
+def rotary_angles(positions: jax.Array, head_dim: int, theta: float) -> tuple[jax.Array, jax.Array]:
+    """Cosines and sines `[batch, length, 1, head_dim / 2]` float32 of the rotary angles at `positions`."""
+    # numpy in float32 follows the rounding of the reference implementation, to which published weights are fitted.
+    exponents = np.arange(0, head_dim, 2, dtype=np.float32) / np.float32(head_dim)
+    frequencies = np.float32(1.0) / np.power(np.float32(theta), exponents)
+    angles = positions[:, :, None, None].astype(jnp.float32) * frequencies
+    return jnp.cos(angles), jnp.sin(angles)
+
+
+def rotate(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
+    """Rotates `x [batch, length, heads, head_dim]`, whose first and second halves are the two coordinates."""
+    first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
+    rotated = jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
+    return rotated.astype(x.dtype)
+
+
+def attend(query: jax.Array, key: jax.Array, value: jax.Array, mask: jax.Array) -> jax.Array:
+    """Grouped-query attention.
+
+    Args:
+        query: `[batch, length, num_heads, head_dim]`.
+        key: `[batch, keys, num_kv_heads, head_dim]`.
+        value: like `key`.
+        mask: `[batch, length, keys]` bool. A query that may see nothing gets the mean of all values, never NaN.
+
+    Returns:
+        `[batch, length, num_heads * head_dim]`, of the query's dtype.
+    """
+    batch, length, num_heads, head_dim = query.shape
+    num_kv_heads = key.shape[2]
+    grouped = query.reshape(batch, length, num_kv_heads, num_heads // num_kv_heads, head_dim) / math.sqrt(head_dim)
+    scores = jnp.einsum("blkgd,bskd->bkgls", grouped, key, preferred_element_type=jnp.float32)
+    scores = jnp.where(mask[:, None, None], scores, jnp.finfo(jnp.float32).min)
+    weights = jax.nn.softmax(scores, axis=-1).astype(value.dtype)
+    return jnp.einsum("bkgls,bskd->blkgd", weights, value).reshape(batch, length, num_heads * head_dim)
+
+
+def write_cache(cache: jax.Array, new: jax.Array, write_at: jax.Array) -> jax.Array:
+    """Puts `new [batch, length, ...]` into slots `write_at[b]` and following of `cache [batch, capacity, ...]`.
+
+    Slots beyond the capacity are dropped. `write_at` `[batch]` int32 must not be negative.
+    """
+    batch, length = new.shape[:2]
+    slots = write_at[:, None] + jnp.arange(length)
+    return cache.at[jnp.arange(batch)[:, None], slots].set(new, mode="drop", unique_indices=True)
+
+
+class Attention(nnx.Module):
+    """Self-attention with normalised queries and keys."""
+
+    def __init__(self, config: Qwen3Config, *, rngs: nnx.Rngs, dtype: DTypeLike):
+        self.config = config
+        query_width, kv_width = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+        self.q_proj = _matrix(rngs, (config.hidden_size, query_width), dtype)
+        self.k_proj = _matrix(rngs, (config.hidden_size, kv_width), dtype)
+        self.v_proj = _matrix(rngs, (config.hidden_size, kv_width), dtype)
+        self.o_proj = _matrix(rngs, (query_width, config.hidden_size), dtype)
+        self.q_norm = _ones(config.head_dim, dtype)
+        self.k_norm = _ones(config.head_dim, dtype)
+
+    def __call__(
+        self,
+        x: jax.Array,
+        angles: tuple[jax.Array, jax.Array],
+        mask: jax.Array,
+        cached: tuple[jax.Array, jax.Array] | None,
+        write_at: jax.Array | None,
+    ) -> tuple[jax.Array, tuple[jax.Array, jax.Array] | None]:
+        query, key, value = self._project(x, angles)
+        if cached is not None:
+            assert write_at is not None
+            cached = write_cache(cached[0], key, write_at), write_cache(cached[1], value, write_at)
+            key, value = (entry[:, : mask.shape[-1]] for entry in cached)
+        return attend(query, key, value, mask) @ self.o_proj[...], cached
+
+    def _project(self, x: jax.Array, angles: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
+        eps = self.config.rms_norm_eps
+        query, key, value = (
+            (x @ matrix[...]).reshape(*x.shape[:2], -1, self.config.head_dim)
+            for matrix in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        query = rotate(rms_norm(query, self.q_norm[...], eps), *angles)
+        key = rotate(rms_norm(key, self.k_norm[...], eps), *angles)
+        return query, key, value
+
+
+class FeedForward(nnx.Module):
+    """SwiGLU."""
+
+    def __init__(self, config: Qwen3Config, *, rngs: nnx.Rngs, dtype: DTypeLike):
+        self.gate_proj = _matrix(rngs, (config.hidden_size, config.intermediate_size), dtype)
+        self.up_proj = _matrix(rngs, (config.hidden_size, config.intermediate_size), dtype)
+        self.down_proj = _matrix(rngs, (config.intermediate_size, config.hidden_size), dtype)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return (jax.nn.silu(x @ self.gate_proj[...]) * (x @ self.up_proj[...])) @ self.down_proj[...]
+
+
+class DecoderLayer(nnx.Module):
+    """Attention and feed-forward, each behind a norm and beside a residual connection."""
+
+    def __init__(self, config: Qwen3Config, *, rngs: nnx.Rngs, dtype: DTypeLike):
+        self.eps = config.rms_norm_eps
+        self.input_layernorm = _ones(config.hidden_size, dtype)
+        self.self_attn = Attention(config, rngs=rngs, dtype=dtype)
+        self.post_attention_layernorm = _ones(config.hidden_size, dtype)
+        self.mlp = FeedForward(config, rngs=rngs, dtype=dtype)
+
+    def __call__(
+        self,
+        x: jax.Array,
+        angles: tuple[jax.Array, jax.Array],
+        mask: jax.Array,
+        cached: tuple[jax.Array, jax.Array] | None,
+        write_at: jax.Array | None,
+    ) -> tuple[jax.Array, tuple[jax.Array, jax.Array] | None]:
+        normed = rms_norm(x, self.input_layernorm[...], self.eps)
+        attended, cached = self.self_attn(normed, angles, mask, cached, write_at)
+        x = x + attended
+        return x + self.mlp(rms_norm(x, self.post_attention_layernorm[...], self.eps)), cached
+
+
+class Qwen3(nnx.Module):
+    """The dense Qwen3 decoder."""
+
+    def __init__(self, config: Qwen3Config, *, rngs: nnx.Rngs, dtype: DTypeLike = jnp.float32):
+        """Random weights: matrices normal with standard deviation 0.02, norms one, all of `dtype`."""
+        self.config = config
+        self.embed_tokens = _matrix(rngs, (config.vocab_size, config.hidden_size), dtype)
+        self.layers = nnx.List(DecoderLayer(config, rngs=rngs, dtype=dtype) for _ in range(config.num_layers))
+        self.norm = _ones(config.hidden_size, dtype)
+        if not config.tie_embeddings:
+            self.lm_head = _matrix(rngs, (config.hidden_size, config.vocab_size), dtype)
+
+    def __call__(
+        self,
+        tokens: jax.Array,
+        positions: jax.Array,
+        mask: jax.Array,
+        cache: Cache | None = None,
+        write_at: jax.Array | None = None,
+        *,
+        remat: bool = False,
+    ) -> tuple[jax.Array, Cache | None]:
+        """Hidden states of `tokens`.
+
+        Args:
+            tokens: `[batch, length]` int32.
+            positions: `[batch, length]` int32, for the rotary angles; need not be consecutive.
+            mask: `[batch, length, keys]` bool: which key each query may attend to. Without a cache `keys == length`;
+                with one, keys are its first `keys` slots.
+            cache: keys and values of earlier tokens. Those of all `tokens`, padding included, are written into it
+                before attention; what lies beyond its capacity is dropped.
+            write_at: `[batch]` int32, not negative: slot of the first token of each batch entry.
+            remat: recompute each layer in the backward pass instead of keeping its activations.
+
+        Returns:
+            Hidden states after the final norm, `[batch, length, hidden_size]`, and the cache as written to, or None.
+
+        Raises:
+            ValueError: shapes that do not fit together.
+        """
+        _check_call(tokens, positions, mask, cache, write_at)
+        angles = rotary_angles(positions, self.config.head_dim, self.config.rope_theta)
+        x = self.embed_tokens[...][tokens]
+        written = []
+        for index, layer in enumerate(self.layers):
+            run = jax.checkpoint(layer) if remat else layer
+            x, cached = run(x, angles, mask, None if cache is None else cache[index], write_at)
+            written.append(cached)
+        hidden = rms_norm(x, self.norm[...], self.config.rms_norm_eps)
+        return hidden, None if cache is None else tuple(written)
+
+    def logits(self, hidden: jax.Array) -> jax.Array:
+        """Next-token logits `[..., vocab_size]` float32 of `hidden` `[..., hidden_size]`."""
+        if self.config.tie_embeddings:
+            head, axis = self.embed_tokens[...], 1
+        else:
+            head, axis = self.lm_head[...], 0
+        contracting = (((hidden.ndim - 1,), (axis,)), ((), ()))
+        return jax.lax.dot_general(hidden, head, contracting, preferred_element_type=jnp.float32)
+
+
+def _check_call(
+    tokens: jax.Array, positions: jax.Array, mask: jax.Array, cache: Cache | None, write_at: jax.Array | None
+) -> None:
+    if positions.shape != tokens.shape or mask.ndim != 3 or mask.shape[:2] != tokens.shape:
+        raise ValueError(
+            f"tokens {tokens.shape}, positions {positions.shape} and mask {mask.shape} do not fit; expected "
+            "[batch, length], [batch, length] and [batch, length, keys]"
+        )
+    if cache is None:
+        if mask.shape[2] != tokens.shape[1]:
+            raise ValueError(f"without a cache the mask must have {tokens.shape[1]} keys, it has {mask.shape[2]}")
+        return
+    if write_at is None:
+        raise ValueError("a cache was given without write_at, the slots to write to")
+    if mask.shape[2] > cache[0][0].shape[1]:
+        raise ValueError(f"the mask has {mask.shape[2]} keys, the cache holds only {cache[0][0].shape[1]}")
+
+
+def init_cache(config: Qwen3Config, batch: int, capacity: int, dtype: DTypeLike) -> Cache:
+    """An empty cache of `capacity` slots (tokens) for each of `batch` sequences."""
+    shape = (batch, capacity, config.num_kv_heads, config.head_dim)
+    return tuple((jnp.zeros(shape, dtype), jnp.zeros(shape, dtype)) for _ in range(config.num_layers))
+
+
+def split(model: Qwen3) -> tuple[nnx.GraphDef, nnx.State]:
+    """The hashable structure of a model and its parameters, for use with `apply` and `compute_logits`."""
+    return nnx.split(model, nnx.Param)
+
+
+def apply(
+    graphdef: nnx.GraphDef,
+    params: nnx.State,
+    tokens: jax.Array,
+    positions: jax.Array,
+    mask: jax.Array,
+    cache: Cache | None = None,
+    write_at: jax.Array | None = None,
+    *,
+    remat: bool = False,
+) -> tuple[jax.Array, Cache | None]:
+    """`Qwen3.__call__` as a pure function of the parameters."""
+    return nnx.merge(graphdef, params)(tokens, positions, mask, cache, write_at, remat=remat)
+
+
+def compute_logits(graphdef: nnx.GraphDef, params: nnx.State, hidden: jax.Array) -> jax.Array:
+    """`Qwen3.logits` as a pure function of the parameters."""
+    return nnx.merge(graphdef, params).logits(hidden)
+
+
+def abstract(config: Qwen3Config, dtype: DTypeLike = jnp.float32) -> tuple[nnx.GraphDef, nnx.State]:
+    """What `split` would return for a model of this configuration, with shapes and dtypes in place of arrays."""
+    return split(nnx.eval_shape(lambda: Qwen3(config, rngs=nnx.Rngs(0), dtype=dtype)))
+
+
+def parameter_name(path: tuple[Any, ...]) -> str:
+    """Dotted name, like "layers.0.self_attn.q_proj", of the key path jax gives to a parameter of a `State`."""
+    return ".".join(str(part.key) for part in path if isinstance(part, jax.tree_util.DictKey))
+
+
+def partition_specs(params: nnx.State, mesh: Mesh | None = None, *, replicate_indivisible: bool = False) -> nnx.State:
+    """Where each parameter lies on a mesh with axes "fsdp" and "tensor".
+
+    Args:
+        params: parameters or their shapes.
+        mesh: if given, every sharded dimension is checked against it.
+        replicate_indivisible: keep a dimension whole where the mesh axis does not divide it, instead of raising.
+
+    Returns:
+        A tree like `params` with a `PartitionSpec` in place of every array.
+
+    Raises:
+        ValueError: a dimension is not divisible by its mesh axis, or the mesh has no such axis.
+    """
+
+    def spec(path: tuple[Any, ...], array: jax.Array) -> PartitionSpec:
+        name = parameter_name(path)
+        rule = PARTITION_RULES[name.rsplit(".", 1)[-1]]
+        return rule if mesh is None else _fit(name, array.shape, rule, mesh, replicate_indivisible)
+
+    return jax.tree_util.tree_map_with_path(spec, params)
+
+
+def _fit(
+    name: str, shape: tuple[int, ...], rule: PartitionSpec, mesh: Mesh, replicate_indivisible: bool
+) -> PartitionSpec:
+    """The part of `rule` that divides `shape`."""
+    axes: list[str | None] = []
+    for size, axis in zip(shape, rule, strict=False):
+        if axis not in mesh.shape:
+            raise ValueError(f"{name} is to be sharded over {axis!r}, but the mesh has only the axes {mesh.axis_names}")
+        divides = size % mesh.shape[axis] == 0
+        if not divides and not replicate_indivisible:
+            raise ValueError(
+                f"{name} {shape}: {size} is not divisible by the {mesh.shape[axis]} devices of mesh axis {axis!r}; "
+                "choose another mesh or pass replicate_indivisible=True"
+            )
+        axes.append(axis if divides else None)
+    return PartitionSpec(*axes)
+
+
+def shardings(params: nnx.State, mesh: Mesh, *, replicate_indivisible: bool = False) -> nnx.State:
+    """`partition_specs` as `NamedSharding`s on `mesh`, for `jax.device_put` and `jax.jit`."""
+    specs = partition_specs(params, mesh, replicate_indivisible=replicate_indivisible)
+    return jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs)
+
+
+def tree_mask(subtree_end: jax.Array) -> jax.Array:
+    """Attention mask of rows that hold token trees in depth-first order.
+
+    Args:
+        subtree_end: `[batch, length]` int32, one past the last descendant of each token; for padding its own index
+            plus one, so that it sees itself only.
+
+    Returns:
+        `[batch, length, length]` bool: query i may attend to key j iff `j <= i < subtree_end[j]`, that is, iff j is i
+        or an ancestor of i.
+    """
+    index = jnp.arange(subtree_end.shape[-1])
+    return (index <= index[:, None]) & (index[:, None] < subtree_end[:, None, :])
