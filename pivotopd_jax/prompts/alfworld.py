@@ -1,0 +1,39 @@
+"""The words of ALFWorld, in both prompt styles. The engine's text is passed on as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pivotopd_jax.records import Observation, Turn
+
+BANNER = "-= Welcome to TextWorld, ALFRED! =-\n\n"
+FORMAT = (
+    "Think about the next step between <think> and </think>, then give exactly one admissible action "
+    "between <action> and </action>."
+)
+
+
+def _task(first: Observation) -> str:
+    return first.text.rpartition("Your task is to: ")[2].strip()
+
+
+class AlfWorldWording:
+    """Implements `prompts.prompter.Wording`."""
+
+    def opening(self, observation: Observation) -> str:
+        return observation.text.removeprefix(BANNER)
+
+    def following(self, observation: Observation) -> str:
+        return observation.text
+
+    def admissible(self, actions: Sequence[str]) -> str:
+        return "\nAdmissible actions:" + "".join(f"\n{action}" for action in actions)
+
+    def windowed(self, first: Observation, history: Sequence[tuple[int, Turn]], observation: Observation) -> str:
+        lines = ["You act in a household through text commands.", f"Task: {_task(first)}"]
+        if history:
+            lines.append("The latest steps:")
+        for index, turn in history:
+            lines += [f"[{index + 1}] saw: {turn.observation.text.removeprefix(BANNER)}", f"did: {turn.action}"]
+        lines += [f"Now you see: {observation.text.removeprefix(BANNER)}", FORMAT]
+        return "\n".join(lines)

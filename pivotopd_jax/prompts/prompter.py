@@ -1,0 +1,126 @@
+"""Builds the token context of a turn, in one of two styles behind one interface.
+
+`windowed` (the papers'): one user turn, rebuilt each time, with the last H turns and the admissible actions.
+`transcript`: the whole episode as a growing chat, so that a cache of keys and values serves all its turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+
+from pivotopd_jax.prompts.chat import Chat
+from pivotopd_jax.prompts.hints import is_privileged
+from pivotopd_jax.records import Observation, Turn
+
+
+class PrivilegedPrompt(RuntimeError):
+    """A hint was found in, or was cut from, a context where that must not happen."""
+
+
+class Wording(Protocol):
+    """The words of one environment."""
+
+    def opening(self, observation: Observation) -> str:
+        """The first user turn of a transcript."""
+        ...
+
+    def following(self, observation: Observation) -> str:
+        """A later user turn of a transcript."""
+        ...
+
+    def admissible(self, actions: Sequence[str]) -> str:
+        """The list of actions, as appended to a user turn."""
+        ...
+
+    def windowed(self, first: Observation, history: Sequence[tuple[int, Turn]], observation: Observation) -> str:
+        """The one user turn of the windowed style; `history` holds (0-based index, turn) of the turns shown."""
+        ...
+
+
+@dataclass(frozen=True)
+class Prompter:
+    """Renders contexts for one environment and one tokenizer.
+
+    Attributes:
+        chat: the student's chat template and tokenizer.
+        wording: the environment's words.
+        style: "windowed" or "transcript".
+        history_turns: turns shown in the windowed style.
+        show_admissible: whether the present turn lists the admissible actions.
+        prompt_tokens: longest context in tokens; a longer one loses its oldest tokens.
+    """
+
+    chat: Chat
+    wording: Wording
+    style: Literal["windowed", "transcript"]
+    history_turns: int
+    show_admissible: bool
+    prompt_tokens: int
+
+    def context(self, history: Sequence[Turn], observation: Observation, hint: str = "") -> np.ndarray:
+        """Context of the turn at which `observation` is shown after `history`.
+
+        Args:
+            history: the turns already played.
+            observation: what is shown now.
+            hint: privileged text, appended to the end of the user turn; empty for the student's own context.
+
+        Returns:
+            `[context_length]` int32.
+
+        Raises:
+            PrivilegedPrompt: truncation would have cut into the hint.
+        """
+        suffix = self._suffix(observation) + hint
+        if self.style == "windowed":
+            ids = self._windowed(history, observation, suffix)
+        else:
+            ids = self._transcript(history, observation, suffix)
+        return self._truncate(ids, hint)
+
+    def _suffix(self, observation: Observation) -> str:
+        if not self.show_admissible or observation.admissible is None:
+            return ""
+        return self.wording.admissible(observation.admissible)
+
+    def _windowed(self, history: Sequence[Turn], observation: Observation, suffix: str) -> np.ndarray:
+        first = history[0].observation if history else observation
+        shown = list(enumerate(history))[max(0, len(history) - self.history_turns) :]
+        return self.chat.opening(self.wording.windowed(first, shown, observation) + suffix)
+
+    def _transcript(self, history: Sequence[Turn], observation: Observation, suffix: str) -> np.ndarray:
+        shown = [turn.observation for turn in history] + [observation]
+        pieces = []
+        for index, seen in enumerate(shown):
+            present = suffix if index == len(history) else ""
+            if index == 0:
+                pieces.append(self.chat.opening(self.wording.opening(seen) + present))
+            else:
+                said = history[index - 1].response_ids
+                pieces += [said, self.chat.following(self.wording.following(seen) + present, said)]
+        return np.concatenate(pieces).astype(np.int32)
+
+    def _truncate(self, ids: np.ndarray, hint: str) -> np.ndarray:
+        if len(ids) <= self.prompt_tokens:
+            return ids
+        kept = ids[len(ids) - self.prompt_tokens :]
+        if hint and hint.strip() not in self.chat.decode(kept):
+            raise PrivilegedPrompt(
+                f"a hint of {len(hint)} characters does not survive truncation to {self.prompt_tokens} prompt tokens; "
+                "raise config.prompt_tokens"
+            )
+        return kept
+
+    def assert_unprivileged(self, ids: np.ndarray) -> None:
+        """Refuses a training prompt that holds a hint.
+
+        Raises:
+            PrivilegedPrompt: it does.
+        """
+        text = self.chat.tokenizer.decode([int(i) for i in ids], skip_special_tokens=False)
+        if is_privileged(text):
+            raise PrivilegedPrompt(f"a training prompt holds a privileged hint: …{text[-300:]!r}")
