@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -77,6 +77,7 @@ class Turn:
         reward: the environment's reward for it.
         accepted: the environment carried the action out (False: nothing happened).
         snapshot: environment state before the action.
+        actor: who chose the action; a teacher's response was not sampled and its log_probs are 0.
     """
 
     observation: Observation
@@ -88,6 +89,7 @@ class Turn:
     reward: float
     accepted: bool
     snapshot: Hashable = field(repr=False)
+    actor: Literal["student", "teacher"] = "student"
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,3 +168,37 @@ class Row:
     views: Mapping[View, np.ndarray] = field(default_factory=dict)
     reward_advantage: float = 0.0
     pivotal: bool = False
+
+
+class TokenBatch(NamedTuple):
+    """Rows of token trees (rollout/packing.py) with what training needs to know of each token.
+
+    All fields are `[rows, length]`. Fields after `parent` concern trained response tokens and are 0 elsewhere.
+
+    Attributes:
+        tokens, positions, subtree_end, parent: int32, the trees.
+        mask: bool, the token is trained.
+        weights: float32, the token's share of the loss; they sum to 1 over a batch.
+        advantages: float32, what the method's `shape` made.
+        reward_advantages: float32, A_RL of the token's trajectory.
+        old_log_probs: float32, nats under θ₀ and the plain context.
+        reference_log_probs: float32, nats under the reference policy and the plain context.
+        recovery: bool, the token belongs to a recovery row.
+        pivotal: bool, the token belongs to a pivotal turn.
+        trajectory, turn: int32, where the token comes from.
+    """
+
+    tokens: Any
+    positions: Any
+    subtree_end: Any
+    parent: Any
+    mask: Any
+    weights: Any
+    advantages: Any
+    reward_advantages: Any
+    old_log_probs: Any
+    reference_log_probs: Any
+    recovery: Any
+    pivotal: Any
+    trajectory: Any
+    turn: Any

@@ -116,7 +116,7 @@ def _grow(trees: list[_Tree], index: int, sequence: Scored, limit: int) -> None:
 
 
 def _write(tree: _Tree, offset: int, tokens, positions, subtree_end, parent) -> None:
-    """Writes `tree` depth-first into the given row arrays from `offset` on; notes where each depth of a segment went."""
+    """Writes `tree` depth-first into the row arrays from `offset` on, and notes in each segment what went where."""
     at = offset
 
     def emit(segment: _Segment, before: int | None) -> None:

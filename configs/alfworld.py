@@ -1,0 +1,142 @@
+"""PivotOPD on ALFWorld (arXiv 2609.40285, table of settings).
+
+    python launch/train.py --config=configs/alfworld.py:paper --workdir=DIR   Qwen3-1.7B on a pod, real games
+    python launch/train.py --config=configs/alfworld.py:mini  --workdir=DIR   a student of 0.7M parameters on a laptop
+
+Both are the same run; only sizes differ. The paper's run took 4 × H100 for about 16 hours a method and ended at 73.7% of
+its 274 test games. The mini run makes its own student and games; docs/mini.md says what to expect of it.
+"""
+
+from ml_collections import ConfigDict
+
+
+def get_config(preset: str = "paper") -> ConfigDict:
+    """`preset` is "paper" or "mini"."""
+    presets = {"paper": lambda config: config, "mini": _mini}
+    if preset not in presets:
+        raise ValueError(f"configs/alfworld.py has no preset {preset!r}; choose one of {', '.join(presets)}")
+    return presets[preset](_paper())
+
+
+def _paper() -> ConfigDict:
+    c = ConfigDict()
+    c.seed = 0
+    c.method = "pivotopd"  # any name that methods/__init__.py lists
+    c.steps = 160
+    c.student = "Qwen/Qwen3-1.7B"  # a directory, a hub id, or "mini": made by the run itself
+
+    c.world = ConfigDict()
+    c.world.name = "alfworld"
+    c.world.source = ""  # "generated", or a directory of games; "" means $ALFWORLD_DATA
+    c.world.receptacles = 0  # > 0: rooms thinned (or generated) to so many receptacles
+    c.world.distractors = -1  # ≥ 0: at most so many objects beyond those the goal needs
+    c.world.train_split = "train"
+    c.world.eval_splits = ("valid_seen", "valid_unseen")
+
+    c.tasks_per_step = 16
+    c.rollouts = 8  # G, rollouts a task
+    c.max_turns = 30
+    c.temperature = 1.0  # of training rollouts and recoveries
+    c.eval_temperature = 0.4
+
+    c.prompt = ConfigDict()
+    c.prompt.style = "windowed"  # or "transcript"
+    c.prompt.history_turns = 5  # turns shown in the windowed style
+    c.prompt.show_admissible = True  # list the admissible actions of the present turn
+    c.prompt.prompt_tokens = 2048
+    c.prompt.response_tokens = 512
+
+    c.teacher = ConfigDict()
+    c.teacher.kind = "symbolic"
+    c.teacher.report_knowledge = "hindsight"  # "oracle", "expert" or "hindsight"
+    c.teacher.recovery_knowledge = "expert"  # "oracle" or "expert"
+    c.teacher.error_rate = 0.0  # share of named actions replaced by random ones
+
+    c.knobs = ConfigDict()  # what methods/ read
+    c.knobs.normalization = "mean_std"  # A_RL; or "mean"
+    c.knobs.max_actions = 5  # m, gold actions a report
+    c.knobs.recovery_depth = 2  # K, recovery turns after a pivotal turn
+    c.knobs.recovery_limit = 64  # pivotal turns followed up a step
+    c.knobs.recovery_weight = 1.0
+    c.knobs.recovery_clip = 5.0  # δ, nats
+    c.knobs.preventive_weight = 0.001
+    c.knobs.lesson_weight = 0.001
+
+    c.update = ConfigDict()
+    c.update.learning_rate = 1e-6
+    c.update.warmup_steps = 0
+    c.update.weight_decay = 0.0
+    c.update.adam_epsilon = 1e-8
+    c.update.max_grad_norm = 1.0
+    c.update.clip_low = 0.2  # ε
+    c.update.clip_high = 0.2
+    c.update.kl_coefficient = 0.01  # β of the k3 penalty to the policy before training
+    c.update.kl_on_recovery = True
+    c.update.aggregation = "token_mean"  # or "sequence_mean"
+    c.update.mini_batch = 128  # trajectories an optimizer step
+
+    c.learner = ConfigDict()
+    c.learner.fsdp = 4  # mesh axes
+    c.learner.tensor = 1
+    c.learner.row_tokens = 16384  # length of a packed row; must hold the longest context with its response
+    c.learner.micro_batch_tokens = 32768  # tokens a forward and backward pass on each fsdp shard
+    c.learner.remat = True
+    c.learner.dtype = "bfloat16"
+
+    c.sampler = ConfigDict()
+    c.sampler.slots = 128  # episodes alive at once
+    c.sampler.chunk = 512  # prompt tokens read in one go
+
+    c.evaluate = ConfigDict()
+    c.evaluate.every = 10  # steps
+    c.evaluate.tasks = 128  # size of the fixed validation panel
+    c.evaluate.final_tasks = 0  # size of the panel of the closing table; 0: all of eval_splits
+    c.evaluate.mistakes = 150  # frozen base mistakes of the recovery table
+    c.evaluate.continuations = 8  # a mistake
+
+    c.checkpoint = ConfigDict()
+    c.checkpoint.every = 10  # steps
+    c.checkpoint.keep = 2  # newest, besides the best
+    c.log_trajectories_every = 10  # steps
+    return c
+
+
+def _mini(c: ConfigDict) -> ConfigDict:
+    c.student = "mini"
+    c.steps = 40
+    c.world.source = "generated"
+    c.world.receptacles = 8
+    c.world.distractors = 3
+    c.world.eval_splits = ("test",)
+    c.tasks_per_step = 8
+    c.max_turns = 20
+    c.prompt.style = "transcript"
+    c.prompt.show_admissible = True
+    c.prompt.prompt_tokens = 896
+    c.prompt.response_tokens = 10
+    c.knobs.max_actions = 3
+    c.knobs.preventive_weight = 0.01
+    c.update.learning_rate = 1e-4
+    c.update.warmup_steps = 5
+    c.update.kl_coefficient = 0.02
+    c.update.mini_batch = 64
+    c.learner.fsdp = 1
+    c.learner.row_tokens = 1024
+    c.learner.micro_batch_tokens = 8192
+    c.learner.remat = False
+    c.learner.dtype = "float32"
+    c.sampler.slots = 64
+    c.sampler.chunk = 64
+    c.evaluate.tasks = 64
+    c.evaluate.final_tasks = 200
+
+    c.mini = ConfigDict()  # how the mini student is made; see pivotopd_jax/warmstart.py
+    c.mini.games = 4000
+    c.mini.epochs = 1
+    c.mini.noise = 0.1
+    c.mini.wandering = 0.2
+    c.mini.hints = 0.3
+    c.mini.learning_rate = 2e-3
+    c.mini.batch_tokens = 16384
+    c.mini.seed = 0
+    return c

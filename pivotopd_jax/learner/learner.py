@@ -1,0 +1,234 @@
+"""The train state and its two jitted, sharded functions: score tokens, and one optimizer step.
+
+Rows of a batch are spread over the mesh axis "fsdp"; parameters and optimizer state lie as models/qwen3.py says.
+Batches are cut into micro-batches of a fixed number of tokens; since every token carries its own share of the loss,
+the cut changes neither loss nor gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from pivotopd_jax.losses.surrogate import clipped_surrogate, kl_estimate
+from pivotopd_jax.models.qwen3 import apply, compute_logits, shardings, tree_mask
+from pivotopd_jax.records import TokenBatch
+from pivotopd_jax.rollout.packing import Packed
+
+
+class TrainState(NamedTuple):
+    """What a step changes.
+
+    Attributes:
+        params: weights of the student.
+        opt_state: of the optax optimizer.
+        step: int32 scalar, optimizer steps taken.
+    """
+
+    params: Any
+    opt_state: Any
+    step: jax.Array
+
+
+@dataclass(frozen=True)
+class UpdateOptions:
+    """The PPO step.
+
+    Attributes:
+        clip_low, clip_high: ε below and above 1.
+        dual_clip: bound on the surrogate of tokens with negative advantage; None for none.
+        kl_coefficient: β of the k3 penalty to the reference.
+        kl_on_recovery: whether recovery tokens carry the penalty too.
+        objective: "surrogate" for PPO's clipped ratio, "likelihood" for A·log-prob (supervised learning with A = 1).
+    """
+
+    clip_low: float = 0.2
+    clip_high: float = 0.2
+    dual_clip: float | None = None
+    kl_coefficient: float = 0.01
+    kl_on_recovery: bool = True
+    objective: Literal["surrogate", "likelihood"] = "surrogate"
+
+
+def make_mesh(fsdp: int = 1, tensor: int = 1) -> Mesh:
+    """A mesh with axes "fsdp" and "tensor".
+
+    Raises:
+        ValueError: there are not `fsdp × tensor` devices.
+    """
+    if fsdp * tensor > jax.device_count():
+        raise ValueError(f"a mesh of {fsdp} × {tensor} devices was asked for; this machine has {jax.device_count()}")
+    devices = jax.devices()[: fsdp * tensor]
+    return jax.make_mesh((fsdp, tensor), ("fsdp", "tensor"), axis_types=(AxisType.Auto,) * 2, devices=devices)
+
+
+def make_optimizer(
+    learning_rate: float, *, warmup_steps: int, max_grad_norm: float, weight_decay: float = 0.0, epsilon: float = 1e-8
+) -> optax.GradientTransformation:
+    """AdamW behind a global gradient-norm clip, with a linear warm-up to a constant rate."""
+    schedule = optax.linear_schedule(learning_rate / max(warmup_steps, 1), learning_rate, max(warmup_steps - 1, 1))
+    return optax.chain(
+        optax.clip_by_global_norm(max_grad_norm),
+        optax.adamw(schedule, eps=epsilon, weight_decay=weight_decay),
+    )
+
+
+def token_log_probs(graphdef: Any, params: Any, batch: Any, *, remat: bool = False) -> jax.Array:
+    """Log-probability in nats of every token given its ancestors, `[rows, length]` float32.
+
+    `batch` has `tokens`, `positions`, `subtree_end`, `parent`. Entries of root tokens and padding mean nothing.
+    """
+    mask = tree_mask(batch.subtree_end)
+    hidden, _ = apply(graphdef, params, batch.tokens, batch.positions, mask, remat=remat)
+    before = jnp.take_along_axis(hidden, batch.parent[..., None], axis=1)
+    logits = compute_logits(graphdef, params, before)
+    chosen = jnp.take_along_axis(logits, batch.tokens[..., None], axis=-1)[..., 0]
+    return chosen - jax.nn.logsumexp(logits, axis=-1)
+
+
+def policy_loss(log_probs: jax.Array, batch: TokenBatch, options: UpdateOptions) -> tuple[jax.Array, dict]:
+    """The objective of one (micro-)batch: −Σ w·min(ρA, clip(ρ)A) + β·Σ w·k3, with w the token weights.
+
+    Returns:
+        The loss in nats and metrics that add up over micro-batches.
+    """
+    weights = jnp.where(batch.mask, batch.weights, 0.0)
+    if options.objective == "likelihood":
+        likelihood = -jnp.sum(jnp.where(batch.mask, log_probs, 0.0) * batch.advantages * weights)
+        return likelihood, {"surrogate": likelihood}
+    surrogate, metrics = clipped_surrogate(
+        log_probs, batch.old_log_probs, batch.advantages * weights, batch.mask,
+        clip_low=options.clip_low, clip_high=options.clip_high, dual_clip=options.dual_clip, denominator=1,
+    )  # fmt: skip
+    safe = jnp.where(batch.mask, log_probs, batch.reference_log_probs)
+    kl = kl_estimate(safe, batch.reference_log_probs, kind="k3")
+    kl_weights = weights if options.kl_on_recovery else jnp.where(batch.recovery, 0.0, weights)
+    kl_sum = jnp.sum(kl * kl_weights)
+    sums = {
+        "kl_reference": kl_sum,
+        "entropy_estimate": -jnp.sum(jnp.where(batch.mask, log_probs, 0.0) * weights),
+        "surrogate": surrogate,
+    }
+    del metrics
+    return surrogate + options.kl_coefficient * kl_sum, sums
+
+
+@partial(jax.jit, static_argnames=("graphdef",))
+def _score(graphdef, params, batch) -> jax.Array:
+    return token_log_probs(graphdef, params, batch)
+
+
+@partial(jax.jit, static_argnames=("graphdef", "options", "remat"), donate_argnames=("gradient",))
+def _accumulate(graphdef, params, gradient, batch: TokenBatch, options: UpdateOptions, remat: bool):
+    def loss(params):
+        return policy_loss(token_log_probs(graphdef, params, batch, remat=remat), batch, options)
+
+    (value, sums), new = jax.value_and_grad(loss, has_aux=True)(params)
+    return jax.tree.map(jnp.add, gradient, new), {"loss": value, **sums}
+
+
+@partial(jax.jit, static_argnames=("optimizer",), donate_argnames=("state",))
+def _apply_gradient(optimizer, state: TrainState, gradient):
+    norm = optax.global_norm(gradient)
+    updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
+    params = optax.apply_updates(state.params, updates)
+    return TrainState(params, opt_state, state.step + 1), norm
+
+
+class Learner:
+    """Holds what never changes during a run: structure, optimizer, mesh, micro-batch size.
+
+    Attributes:
+        graphdef: structure of the student.
+        optimizer: optax transformation.
+        mesh: axes "fsdp" and "tensor".
+        micro_batch_tokens: tokens (padding included) of one forward and backward pass.
+    """
+
+    def __init__(
+        self,
+        graphdef: Any,
+        optimizer: optax.GradientTransformation,
+        mesh: Mesh,
+        *,
+        micro_batch_tokens: int,
+        options: UpdateOptions = UpdateOptions(),
+        remat: bool = False,
+    ):
+        self.graphdef, self.optimizer, self.mesh = graphdef, optimizer, mesh
+        self.micro_batch_tokens, self.options, self.remat = micro_batch_tokens, options, remat
+        self._rows = NamedSharding(mesh, PartitionSpec("fsdp"))
+        self._whole = NamedSharding(mesh, PartitionSpec())
+
+    def init(self, params: Any) -> TrainState:
+        """A train state on the mesh; `params` are copied, so the caller may keep them as reference."""
+        placed = shardings(params, self.mesh, replicate_indivisible=True)
+        params = jax.jit(lambda p: jax.tree.map(jnp.copy, p), out_shardings=placed)(params)
+        shapes = jax.eval_shape(self.optimizer.init, params)
+        # Left to itself, jit may put Adam's moments on one device.
+        where = optax.tree_utils.tree_map_params(
+            self.optimizer, lambda _, s: s, shapes, placed, transform_non_params=lambda _: self._whole
+        )
+        opt_state = jax.jit(self.optimizer.init, out_shardings=where)(params)
+        return TrainState(params, opt_state, jax.device_put(jnp.int32(0), self._whole))
+
+    def score(self, params: Any, packed: Packed) -> np.ndarray:
+        """Log-probabilities `[rows, length]` float32 in nats of the tokens of `packed` under `params`."""
+        parts = [jax.device_get(_score(self.graphdef, params, part)) for part in self._micro_batches(_trees(packed))]
+        return np.concatenate(parts)[: len(packed.tokens)]
+
+    def update(self, state: TrainState, batch: TokenBatch) -> tuple[TrainState, dict[str, float]]:
+        """One optimizer step on `batch` (numpy arrays). `state` is consumed.
+
+        Returns:
+            The new state; metrics: loss, kl_reference, grad_norm (before clipping), ...
+        """
+        gradient = jax.tree.map(jnp.zeros_like, state.params)
+        totals: list[Any] = []
+        for part in self._micro_batches(batch):
+            gradient, sums = _accumulate(self.graphdef, state.params, gradient, part, self.options, self.remat)
+            totals.append(sums)
+        state, norm = _apply_gradient(self.optimizer, state, gradient)
+        summed = jax.tree.map(lambda *values: float(np.sum(jax.device_get(values))), *totals)
+        return state, {**summed, "grad_norm": float(norm)}
+
+    def _micro_batches(self, batch: Any) -> Iterator[Any]:
+        """Micro-batches of equal shape on the mesh; the last one is filled with rows of padding."""
+        rows, length = batch.tokens.shape
+        fsdp = self.mesh.shape["fsdp"]
+        size = max(1, self.micro_batch_tokens // (length * fsdp)) * fsdp
+        padding = -rows % size
+        for start in range(0, rows + padding, size):
+            part = jax.tree.map(lambda a: _slice_rows(a, start, size), batch)  # noqa: B023
+            part = part._replace(subtree_end=_seen_by_itself(part.subtree_end))
+            yield jax.device_put(part, self._rows)
+
+
+class _Trees(NamedTuple):
+    tokens: Any
+    positions: Any
+    subtree_end: Any
+    parent: Any
+
+
+def _trees(packed: Packed) -> _Trees:
+    return _Trees(packed.tokens, packed.positions, packed.subtree_end, packed.parent)
+
+
+def _slice_rows(array: np.ndarray, start: int, size: int) -> np.ndarray:
+    part = array[start : start + size]
+    return np.pad(part, ((0, size - len(part)), (0, 0)))
+
+
+def _seen_by_itself(subtree_end: np.ndarray) -> np.ndarray:
+    """Rows of zeros (padding) become tokens that see only themselves."""
+    own = np.arange(1, subtree_end.shape[1] + 1, dtype=np.int32)
+    return np.maximum(subtree_end, own)

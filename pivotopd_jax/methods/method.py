@@ -1,0 +1,74 @@
+"""A method as data: one choice for each stage of a step, and one pure function.
+
+A step is collect → annotate → extend → score → shape → update. What each choice means is the business of the rooms
+that carry it out; a method only names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pivotopd_jax.losses.advantages import group_advantages
+from pivotopd_jax.records import TokenBatch, View
+
+Shape = Callable[[TokenBatch, Mapping[View, Any]], Any]
+"""(batch, log-probs `[rows, length]` by view) → advantages `[rows, length]`. Tokens without a view carry the plain
+log-prob there, so that their difference is 0."""
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """What the teacher reads and which turns it marks.
+
+    Attributes:
+        turns: "named" for those its report names, "random" for as many at random, "every" for all.
+        max_actions: m, most gold actions a trajectory.
+        hint: what a marked turn's hinted context says: the gold action, or a reflection that names nothing.
+    """
+
+    turns: Literal["named", "random", "every"] = "named"
+    max_actions: int = 5
+    hint: Literal["gold_action", "reflection"] = "gold_action"
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """Rows sampled after a mistake.
+
+    Attributes:
+        depth: K, recovery turns after each pivotal turn.
+        limit: most pivotal turns followed up in one step, drawn uniformly.
+        sampler: "hinted" samples from the privileged self-teacher, "plain" from the student itself.
+    """
+
+    depth: int
+    limit: int = 64
+    sampler: Literal["hinted", "plain"] = "hinted"
+
+
+@dataclass(frozen=True)
+class Method:
+    """One point in the space of methods.
+
+    Attributes:
+        name: as in `--config.method=`.
+        shape: turns scores into advantages.
+        annotation: None if no teacher reads the trajectories.
+        extension: None for no extra rows.
+        views: contexts besides the plain one under which responses are scored by the frozen student.
+        normalization: of A_RL, see `losses.advantages.group_advantages`.
+    """
+
+    name: str
+    shape: Shape
+    annotation: Annotation | None = None
+    extension: Recovery | None = None
+    views: tuple[View, ...] = ()
+    normalization: Literal["mean_std", "mean"] = "mean_std"
+
+
+def reward_advantages(method: Method, returns: Any, groups: Any) -> Any:
+    """A_RL `[trajectories]` of returns `[trajectories]` and group ids `[trajectories]`."""
+    return group_advantages(returns, groups, normalization=method.normalization)

@@ -1,0 +1,73 @@
+"""A tokenizer for the mini student, made from the texts of a small world.
+
+Bytes are its alphabet, so that it can write anything; on top it has one token for each object instance ("shelf 1"), for
+each word, and for each phrase that the world repeats word by word. A command is then three to six tokens.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+USER, ASSISTANT, END, PAD = "<|user|>", "<|assistant|>", "<|end|>", "<|pad|>"
+CHAT_TEMPLATE = (
+    "{% for message in messages %}"
+    "{{ '" + USER + "' if message['role'] == 'user' else '" + ASSISTANT + "' }}{{ message['content'] }}"
+    "{% if message['role'] == 'assistant' %}{{ '" + END + "' }}{% endif %}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '" + ASSISTANT + "' }}{% endif %}"
+)
+TAGS = ("<action>", "</action>", "<think>", "</think>")
+
+_INSTANCE = re.compile(r" ?[a-z]+ \d+(?!\d)")
+_WORD = re.compile(r" ?[A-Za-z]+|[^A-Za-z]")
+
+
+def _pieces(text: str) -> list[str]:
+    """What lies between the instances and tags of `text`."""
+    cut = re.compile("|".join([_INSTANCE.pattern, *map(re.escape, TAGS)]))
+    return [piece for piece in cut.split(text) if piece]
+
+
+def _units(texts: Sequence[str], phrases: Sequence[str], share: float) -> list[str]:
+    """Instances, frequent phrases and words of `texts`, most frequent first."""
+    instances: Counter[str] = Counter()
+    documents: Counter[str] = Counter()
+    for text in texts:
+        instances.update(" " + found.strip() for found in _INSTANCE.findall(text))
+        documents.update(set(_pieces(text)))
+    frequent = {piece for piece, count in documents.items() if count >= share * len(texts)} | set(phrases)
+    words: Counter[str] = Counter()
+    for piece, count in documents.items():
+        if piece not in frequent:
+            words.update({word: count for word in _WORD.findall(piece)})
+    return [*instances, *sorted(frequent), *words]
+
+
+def build_tokenizer(
+    texts: Iterable[str], *, phrases: Sequence[str] = (), share: float = 0.05
+) -> PreTrainedTokenizerFast:
+    """A tokenizer with a chat template, for the texts of a small world.
+
+    Args:
+        texts: whole episodes as the student will see them.
+        phrases: strings that get a token of their own even if rare.
+        share: of the texts that must hold a phrase for it to get a token.
+    """
+    units = _units(list(texts), phrases, share)
+    single = [unit for unit in dict.fromkeys(units) if len(unit.encode()) > 1]
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    core = Tokenizer(models.BPE(vocab={byte: i for i, byte in enumerate(alphabet)}, merges=[]))
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    core.decoder = decoders.ByteLevel()
+    core.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in (PAD, USER, ASSISTANT, END)])
+    core.add_tokens([AddedToken(unit, special=False, normalized=False) for unit in (*TAGS, *single)])
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core, eos_token=END, pad_token=PAD, clean_up_tokenization_spaces=False
+    )
+    tokenizer.chat_template = CHAT_TEMPLATE
+    return tokenizer

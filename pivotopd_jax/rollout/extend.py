@@ -1,0 +1,160 @@
+"""Extra rows: what the hinted self-teacher does after a mistake.
+
+The first recovery turn starts from the recorded context after the mistake and touches no environment; further ones
+start from a snapshot, never from a replay.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pivotopd_jax.envs.protocol import World
+from pivotopd_jax.methods.method import Recovery
+from pivotopd_jax.prompts.hints import action_hint, leaks_hint
+from pivotopd_jax.prompts.prompter import Prompter
+from pivotopd_jax.records import Note, Row, Trajectory
+from pivotopd_jax.rollout.collect import request_seed
+from pivotopd_jax.rollout.episode import Episode
+from pivotopd_jax.sampling.policy import Policy, Request
+from pivotopd_jax.teachers.protocol import Situation, Teacher
+from pivotopd_jax.teachers.resolve import resolve_action
+
+
+@dataclass(eq=False)
+class _Branch:
+    """A recovery under way."""
+
+    trajectory: int
+    turn: int
+    episode: Episode
+    hint: str = ""
+    named: str = ""
+
+
+def extend(
+    policy: Policy,
+    teacher: Teacher,
+    world: World,
+    prompter: Prompter,
+    trajectories: Sequence[Trajectory],
+    notes: Sequence[Note],
+    extension: Recovery | None,
+    *,
+    temperature: float,
+    seed: int,
+) -> tuple[list[Row], dict[str, int]]:
+    """Recovery rows after pivotal turns.
+
+    Returns:
+        Rows, and how often each outcome occurred: "rows", "followed" (the response carried out the named action),
+        "no_action_named", "unresolved", "no_action_said", "leaked".
+    """
+    outcomes: Counter[str] = Counter()
+    if extension is None or extension.depth == 0:
+        return [], dict(outcomes)
+    rows: list[Row] = []
+    branches = _choose(world, prompter, trajectories, notes, extension.limit, seed)
+    for depth in range(extension.depth):
+        branches = _name_actions(teacher, branches, outcomes)
+        rows += _sample(policy, branches, extension, temperature, request_seed(seed, depth), outcomes)
+        branches = [b for b in branches if len(b.episode.turns) > b.turn + 1 + depth and not b.episode.finished]
+    return rows, dict(outcomes)
+
+
+def _choose(world, prompter, trajectories, notes: Sequence[Note], limit: int, seed: int) -> list[_Branch]:
+    """Pivotal turns with a recorded turn after them, drawn uniformly if there are more than `limit`."""
+    points = [n for n in notes if n.pivotal and n.turn + 1 < len(trajectories[n.trajectory].turns)]
+    if len(points) > limit:
+        kept = np.random.default_rng(seed).choice(len(points), limit, replace=False)
+        points = [points[i] for i in sorted(kept)]
+    # One turn of grace: the last branch may still answer when its trajectory ran into the turn limit.
+    return [
+        _Branch(
+            n.trajectory,
+            n.turn,
+            Episode.resume(
+                world.make(), prompter, trajectories[n.trajectory], n.turn, len(trajectories[n.trajectory].turns) + 1
+            ),
+        )
+        for n in points
+    ]
+
+
+def _name_actions(teacher: Teacher, branches: list[_Branch], outcomes: Counter[str]) -> list[_Branch]:
+    """Branches for which the teacher named an action that could be resolved, with their hints."""
+    situations = [Situation(b.episode.observation, b.episode.turns, b.episode.snapshot) for b in branches]
+    kept = []
+    for branch, named in zip(branches, teacher.recovery_actions(situations), strict=True):
+        action = resolve_action(named, branch.episode.observation.admissible) if named else None
+        if action is None:
+            outcomes["unresolved" if named else "no_action_named"] += 1
+            continue
+        branch.named, branch.hint = action, action_hint(action)
+        kept.append(branch)
+    return kept
+
+
+def _sample(
+    policy: Policy, branches: list[_Branch], extension: Recovery, temperature: float, seed: int, outcomes: Counter[str]
+) -> list[Row]:
+    """Samples and plays one turn of every branch; rows of those that count."""
+    rows = []
+    for wave in _waves(branches):
+        plain = [b.episode.context() for b in wave]
+        hinted = [b.episode.context(b.hint) for b in wave]
+        asked = hinted if extension.sampler == "hinted" else plain
+        requests = [
+            Request(b.trajectory, ids, request_seed(seed, b.trajectory, b.turn))
+            for b, ids in zip(wave, asked, strict=True)
+        ]
+        samples = policy.sample(requests, temperature=temperature)
+        for branch, context, privileged, sample in zip(wave, plain, hinted, samples, strict=True):
+            if _play(branch, context, sample, outcomes):
+                outcomes["rows"] += 1
+                rows.append(_row(branch, context, privileged, sample.response_ids))
+    return rows
+
+
+def _waves(branches: list[_Branch]) -> list[list[_Branch]]:
+    """Branches of one trajectory one after the other, the latest turn first.
+
+    Each then finds the trajectory's context still in the policy's cache.
+    """
+    waves: list[list[_Branch]] = []
+    seen: Counter[int] = Counter()
+    for branch in sorted(branches, key=lambda b: -b.turn):
+        if seen[branch.trajectory] == len(waves):
+            waves.append([])
+        waves[seen[branch.trajectory]].append(branch)
+        seen[branch.trajectory] += 1
+    return waves
+
+
+def _play(branch: _Branch, context, sample, outcomes: Counter[str]) -> bool:
+    """Plays the response in the branch's own copy of the environment; says whether it makes a row."""
+    episode = branch.episode
+    if leaks_hint(episode.prompter.chat.decode(sample.response_ids)):
+        outcomes["leaked"] += 1
+        return False
+    episode.respond(context, sample)
+    said = episode.turns[-1].action
+    outcomes["no_action_said" if said is None else "followed" if said == branch.named else "differed"] += 1
+    if said is None:
+        episode.done = True
+    return said is not None
+
+
+def _row(branch: _Branch, context: np.ndarray, privileged: np.ndarray, response_ids: np.ndarray) -> Row:
+    return Row(
+        "recovery",
+        branch.trajectory,
+        branch.episode.group,
+        len(branch.episode.turns) - 1,
+        context,
+        response_ids,
+        views={"hinted": privileged},
+    )

@@ -1,0 +1,131 @@
+"""From trajectories and notes to padded token batches, and from scores back onto them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol
+
+import numpy as np
+
+from pivotopd_jax.methods.method import Annotation, Method, reward_advantages
+from pivotopd_jax.prompts.hints import REFLECTION, action_hint, lesson_hint
+from pivotopd_jax.prompts.prompter import Prompter
+from pivotopd_jax.records import PLAIN, Note, Row, TokenBatch, Trajectory, View
+from pivotopd_jax.rollout.packing import Packed, Scored, pack
+
+Aggregation = Literal["token_mean", "sequence_mean"]
+
+
+def rollout_rows(
+    trajectories: Sequence[Trajectory], notes: Sequence[Note], method: Method, prompter: Prompter
+) -> list[Row]:
+    """One row for each turn the student played, with the views its notes call for."""
+    returns = np.asarray([t.score for t in trajectories], np.float32)
+    groups = np.asarray([t.group for t in trajectories], np.int32)
+    advantages = np.asarray(reward_advantages(method, returns, groups))
+    noted = {(note.trajectory, note.turn): note for note in notes}
+    rows = []
+    for index, trajectory in enumerate(trajectories):
+        for turn, played in enumerate(trajectory.turns):
+            note = noted.get((index, turn))
+            views = _views(trajectory, turn, note, method, prompter) if note else {}
+            rows.append(
+                Row(
+                    "rollout", index, trajectory.group, turn, played.context_ids, played.response_ids, views,
+                    float(advantages[index]), bool(note and note.pivotal) or _every_turn(method, note),
+                )
+            )  # fmt: skip
+    return rows
+
+
+def _every_turn(method: Method, note: Note | None) -> bool:
+    return bool(note and note.gold_action and method.annotation and method.annotation.turns == "every")
+
+
+def _views(trajectory: Trajectory, turn: int, note: Note, method: Method, prompter: Prompter) -> dict[View, np.ndarray]:
+    """Privileged contexts of one turn, as far as the method asks for them."""
+    hints: dict[View, str | None] = {
+        "hinted": _hint(note, method.annotation),
+        "lesson": lesson_hint(note.lesson) if note.lesson else None,
+    }
+    observation = trajectory.turns[turn].observation
+    return {
+        view: prompter.context(trajectory.turns[:turn], observation, hint)
+        for view, hint in hints.items()
+        if hint is not None and view in method.views
+    }
+
+
+def _hint(note: Note, annotation: Annotation | None) -> str | None:
+    if note.gold_action is None or annotation is None:
+        return None
+    return REFLECTION if annotation.hint == "reflection" else action_hint(note.gold_action)
+
+
+def batch_rows(
+    rows: Sequence[Row], *, length: int, aggregation: Aggregation = "token_mean"
+) -> tuple[TokenBatch, Packed]:
+    """Packs the plain contexts and responses of `rows` into token rows of `length`.
+
+    Returns:
+        The batch, advantages and log-probs still 0, and the packing that maps rows to tokens.
+    """
+    packed = pack([Scored(row.trajectory, row.context_ids, row.response_ids) for row in rows], length=length)
+    sizes = [len(row.response_ids) for row in rows]
+    shares = [1 / sum(sizes) if aggregation == "token_mean" else 1 / (n * len(sizes)) for n in sizes]
+    zeros = np.zeros(packed.tokens.shape, np.float32)
+    batch = TokenBatch(
+        packed.tokens, packed.positions, packed.subtree_end, packed.parent,
+        mask=packed.scatter([True] * len(rows), bool),
+        weights=packed.scatter(shares),
+        advantages=zeros,
+        reward_advantages=packed.scatter([row.reward_advantage for row in rows]),
+        old_log_probs=zeros,
+        reference_log_probs=zeros,
+        recovery=packed.scatter([row.kind == "recovery" for row in rows], bool),
+        pivotal=packed.scatter([row.pivotal for row in rows], bool),
+        trajectory=packed.scatter([row.trajectory for row in rows], np.int32),
+        turn=packed.scatter([row.turn for row in rows], np.int32),
+    )  # fmt: skip
+    return batch, packed
+
+
+class Scorer(Protocol):
+    """Scores packed tokens under some parameters."""
+
+    def __call__(self, packed: Packed, /) -> np.ndarray:
+        """Log-probs `[rows, length]` float32 in nats."""
+        ...
+
+
+def score_views(
+    frozen: Scorer, rows: Sequence[Row], packed: Packed, views: Sequence[View], *, length: int
+) -> dict[View, np.ndarray]:
+    """Log-probs of every row's response under its views, laid out like the batch.
+
+    One pass of the frozen student serves the plain context and all privileged ones: they share their trees.
+
+    Args:
+        frozen: scores under θ₀.
+        rows: as given to `batch_rows`.
+        packed: as returned by it.
+        views: privileged views wanted. A row that lacks one gets its plain log-probs there.
+        length: tokens of a row of the scoring batch.
+
+    Returns:
+        `[rows, length]` float32 for "plain" and every view, 0 outside the responses.
+    """
+    wanted = [(i, PLAIN, row.context_ids) for i, row in enumerate(rows)]
+    wanted += [(i, view, row.views[view]) for i, row in enumerate(rows) for view in views if view in row.views]
+    # Branches must follow the row they hang off, or a tree could fill up before they are hung.
+    wanted.sort(key=lambda item: item[0])
+    scored = pack(
+        [Scored(rows[i].trajectory, context, rows[i].response_ids) for i, _, context in wanted], length=length
+    )
+    by_view: Mapping[tuple[int, View], np.ndarray] = {
+        (i, view): values for (i, view, _), values in zip(wanted, scored.gather(frozen(scored)), strict=True)
+    }
+    return {
+        view: packed.scatter([by_view.get((i, view), by_view[i, PLAIN]) for i in range(len(rows))])
+        for view in (PLAIN, *views)
+    }

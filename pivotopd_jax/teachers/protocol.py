@@ -1,0 +1,71 @@
+"""What the loop asks of a teacher, whoever answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pivotopd_jax.envs.protocol import Snapshot
+from pivotopd_jax.records import Observation, Trajectory, Turn
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What a report says of one turn.
+
+    Attributes:
+        turn: 0-based.
+        gold_action: the action that should have been taken; None if none is named.
+        lesson: advice in words; None if there is none.
+    """
+
+    turn: int
+    gold_action: str | None = None
+    lesson: str | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """A teacher's reading of one trajectory; empty where its reply could not be read.
+
+    Attributes:
+        remarks: at most one a turn.
+        lesson: advice for the whole episode.
+    """
+
+    remarks: tuple[Remark, ...] = ()
+    lesson: str | None = None
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A moment at which a recovery action is wanted.
+
+    Attributes:
+        observation: exactly what the student is shown.
+        history: the turns so far.
+        snapshot: the environment's state; for symbolic teachers only, a served one never reads it.
+    """
+
+    observation: Observation
+    history: Sequence[Turn] = field(repr=False)
+    snapshot: Snapshot = field(repr=False)
+
+
+class Teacher(Protocol):
+    """Names actions. What it returns is untrusted and is resolved onto the admissible set by the caller."""
+
+    def reports(self, trajectories: Sequence[Trajectory], *, max_actions: int, every_turn: bool) -> list[Report]:
+        """Reads finished trajectories with their outcome.
+
+        Args:
+            trajectories: whole episodes, successes too.
+            max_actions: most gold actions in one report.
+            every_turn: name a gold action at every turn, right or wrong, instead of choosing turns.
+        """
+        ...
+
+    def recovery_actions(self, situations: Sequence[Situation]) -> list[str | None]:
+        """One action for each situation; None where the teacher has none."""
+        ...

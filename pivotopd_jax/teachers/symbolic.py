@@ -1,0 +1,106 @@
+"""Teachers that plan: the same planner with three amounts of knowledge.
+
+`oracle` plans on the full state: for labels and upper bounds. `expert` plans on what had been observed up to the
+moment: for demonstrations and recovery actions. `hindsight` plans on what was observed anywhere in the trajectory: for
+reports. An action that rests on facts nobody has observed teaches guessing.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from typing import Literal
+
+from pivotopd_jax.envs.protocol import Planner, Snapshot
+from pivotopd_jax.prompts.actions import is_mismatch
+from pivotopd_jax.records import Trajectory
+from pivotopd_jax.teachers.protocol import Remark, Report, Situation
+
+KnowledgeName = Literal["oracle", "expert", "hindsight"]
+
+
+class SymbolicTeacher:
+    """Implements `teachers.protocol.Teacher` with a planner.
+
+    Attributes:
+        report_knowledge: what reports rest on.
+        recovery_knowledge: what recovery actions rest on; "hindsight" is not possible there.
+        error_rate: share of named actions that are replaced by a random other admissible one.
+    """
+
+    def __init__(
+        self,
+        planner: Planner,
+        *,
+        report_knowledge: KnowledgeName = "hindsight",
+        recovery_knowledge: KnowledgeName = "expert",
+        error_rate: float = 0.0,
+        seed: int = 0,
+    ):
+        if recovery_knowledge == "hindsight":
+            raise ValueError(
+                "recovery_knowledge='hindsight': a recovery has no later facts; choose 'expert' or 'oracle'"
+            )
+        self.planner, self.report_knowledge, self.recovery_knowledge = planner, report_knowledge, recovery_knowledge
+        self.error_rate, self.seed = error_rate, seed
+
+    def reports(self, trajectories: Sequence[Trajectory], *, max_actions: int, every_turn: bool) -> list[Report]:
+        return [self._report(trajectory, max_actions, every_turn) for trajectory in trajectories]
+
+    def recovery_actions(self, situations: Sequence[Situation]) -> list[str | None]:
+        named = []
+        for situation in situations:
+            known = self._known(self.recovery_knowledge, situation.snapshot, situation.snapshot)
+            action = self.planner.next_action(situation.snapshot, known)
+            named.append(self._err(action, situation.observation.admissible))
+        return named
+
+    def _known(self, knowledge: KnowledgeName, now: Snapshot, end: Snapshot):
+        if knowledge == "oracle":
+            return None
+        return self.planner.observed(now if knowledge == "expert" else end)
+
+    def _report(self, trajectory: Trajectory, max_actions: int, every_turn: bool) -> Report:
+        turns = range(len(trajectory.turns))
+        chosen = list(turns) if every_turn else sorted(self._mistakes(trajectory)[:max_actions])
+        remarks = []
+        for turn in chosen:
+            snapshot = trajectory.turns[turn].snapshot
+            known = self._known(self.report_knowledge, snapshot, trajectory.final_snapshot)
+            gold = self._err(self.planner.next_action(snapshot, known), trajectory.turns[turn].observation.admissible)
+            if gold is not None:
+                remarks.append(Remark(turn, gold))
+        return Report(tuple(remarks))
+
+    def _mistakes(self, trajectory: Trajectory) -> list[int]:
+        """Turns that the teacher would have played differently, the costliest first, then in order of time."""
+        costs = {}
+        for index, turn in enumerate(trajectory.turns):
+            known = self._known(self.report_knowledge, turn.snapshot, trajectory.final_snapshot)
+            gold = self.planner.next_action(turn.snapshot, known)
+            if gold is None or not is_mismatch(turn.action, gold):
+                continue
+            cost = self._cost(trajectory, index, known)
+            if cost > 0:
+                costs[index] = cost
+        return sorted(costs, key=lambda index: (-min(costs[index], 2.0), index))
+
+    def _cost(self, trajectory: Trajectory, turn: int, known) -> float:
+        """Turns lost by the action of `turn`: 0 if it was as good as any, 1 if it was wasted, 2 or more if it hurt."""
+        before = self.planner.distance(trajectory.turns[turn].snapshot, known)
+        after = self.planner.distance(trajectory.snapshot_after(turn), known)
+        if math.isinf(before):
+            # Nothing to compare: an action that was carried out may have been a fair search.
+            return 0.0 if trajectory.turns[turn].accepted else 1.0
+        return after - before + 1.0
+
+    def _err(self, action: str | None, admissible: Sequence[str] | None) -> str | None:
+        """`action`, or with probability `error_rate` another admissible one. Depends on seed and arguments only."""
+        if action is None or not self.error_rate or not admissible:
+            return action
+        draw = random.Random(f"{self.seed}|{action}|{'|'.join(admissible)}")
+        if draw.random() >= self.error_rate:
+            return action
+        others = [other for other in admissible if other != action]
+        return draw.choice(others) if others else action
