@@ -38,31 +38,26 @@ def admissible(game: Game, state: State, *, help: bool = False) -> tuple[str, ..
     Every command starts with its verb and verbs sort as whole words, so the groups are joined, not sorted again.
     """
     words = phrases(game)
-    if state.place < 0:
-        return words.standing(game, -1, state.holding, 0, help)
-    commands = words.standing(game, state.place, state.holding, state.opened & game.at_place[state.place], help)
-    if state.holding < 0:
+    place, holding = state.place, state.holding
+    if place < 0:
+        return words.standing(game, -1, holding, 0, help)
+    commands = words.standing(game, place, holding, state.opened & game.at_place[place], help)
+    if holding < 0:
         commands += _takes(game, words, state)
-    elif game.knives >> state.holding & 1:
+    elif game.knives >> holding & 1:
         commands += _slices(game, state)
     return commands + _uses(game, words, state) if game.toggleable else commands
 
 
 def won(game: Game, state: State) -> bool:
     """Whether the goal holds in `state`."""
-    goal = game.goal
+    goal, words = game.goal, phrases(game)
     if goal.lamps:
-        lit = state.toggled & goal.lamps
-        return (
-            bool(lit)
-            and state.holding >= 0
-            and bool(goal.objects >> state.holding & 1 and lit & _in_reach(game, state))
-        )
-    wanted = goal.objects if goal.property is None else goal.objects & getattr(state, goal.property)
-    if not wanted:
-        return False
+        held = goal.objects >> state.holding & 1 if state.holding >= 0 else 0
+        return bool(held and state.toggled & goal.lamps & _in_reach(words, state))
     contents, count = state.contents, goal.count
-    return any((contents[r] & wanted).bit_count() >= count for r in phrases(game).goal_receptacles)
+    wanted = goal.objects if goal.property is None else goal.objects & getattr(state, goal.property)
+    return any((contents[r] & wanted).bit_count() >= count for r in words.goal_receptacles)
 
 
 class AlfWorldSnapshot(NamedTuple):
@@ -111,13 +106,16 @@ class AlfWorldEnv:
         Raises:
             RuntimeError: before `reset`, or after the episode was won.
         """
-        game, state, _, done, _ = self._current()
+        game, state, shown, done, _ = self._current()
         if done:
             raise RuntimeError("step() after the episode was won; call reset(task) or restore(snapshot) first")
-        state, feedback = apply(game, state, action) or (state, NOTHING_HAPPENS)
-        victory = won(game, state)
-        observation = Observation(feedback, admissible(game, state, help=self._list_help))
-        self._now = AlfWorldSnapshot(game, state, observation, victory, victory)
+        after, feedback = apply(game, state, action) or (state, NOTHING_HAPPENS)
+        if after is state:
+            observation = Observation(feedback, shown.admissible)
+        else:
+            observation = Observation(feedback, admissible(game, after, help=self._list_help))
+        victory = won(game, after)
+        self._now = AlfWorldSnapshot(game, after, observation, victory, victory)
         return StepResult(observation, 1.0 if victory else 0.0, victory, victory)
 
     def accepts(self, action: str) -> bool:
@@ -146,25 +144,23 @@ class AlfWorldEnv:
         return self._now
 
 
-def _in_reach(game: Game, state: State) -> int:
+def _in_reach(words: Phrases, state: State) -> int:
     """Mask of the objects in receptacles at the player's place, open or not."""
     mask = 0
     if state.place >= 0:
-        for r in phrases(game).here[state.place].receptacles:
+        for r in words.here[state.place].receptacles:
             mask |= state.contents[r]
     return mask
 
 
 def _takes(game: Game, words: Phrases, state: State) -> tuple[str, ...]:
-    shut = game.openable & ~state.opened
-    groups = [
-        words.takes(game, r, mask)
-        for r in words.here[state.place].receptacles
-        if (mask := state.contents[r] & game.pickupable) and not shut >> r & 1
-    ]
-    if len(groups) == 1:
-        return groups[0]
-    return tuple(sorted(command for group in groups for command in group))
+    commands: tuple[str, ...] = ()
+    shut, receptacles = game.openable & ~state.opened, words.here[state.place].receptacles
+    for r in receptacles:
+        things = state.contents[r] & game.pickupable
+        if things and not shut >> r & 1:
+            commands += words.takes(game, r, things)
+    return tuple(sorted(commands)) if len(receptacles) > 1 else commands
 
 
 def _slices(game: Game, state: State) -> tuple[str, ...]:
@@ -173,7 +169,7 @@ def _slices(game: Game, state: State) -> tuple[str, ...]:
 
 
 def _uses(game: Game, words: Phrases, state: State) -> tuple[str, ...]:
-    lamps = _in_reach(game, state) & game.toggleable
+    lamps = _in_reach(words, state) & game.toggleable
     return tuple(sorted(f"use {game.object_names[o]}" for o in indices_of(lamps))) if lamps else ()
 
 
@@ -241,8 +237,8 @@ def _go(game: Game, words: Phrases, state: State, rest: str) -> Outcome:
     r = words.receptacle_index.get(rest[3:], -1)
     if r < 0 or not rest.startswith("to ") or game.place[r] == state.place:
         return None
-    # _replace costs twice as much, and going is what players do most.
-    after = State(game.place[r], *state[1:9], _seen(game, state, r), *state[10:])
+    # _replace costs three times as much, and going is what players do most.
+    after = tuple.__new__(State, (game.place[r], *state[1:9], _seen(game, state, r), *state[10:]))
     arrival = game.receptacle_names[r] if game.wording == "move" else game.place_names[game.place[r]]
     return after, f"You arrive at {arrival}. {_sight(game, words, state, r)}"
 
@@ -312,7 +308,7 @@ def _examine(game: Game, words: Phrases, state: State, rest: str) -> Outcome:
 
 def _use(game: Game, words: Phrases, state: State, rest: str) -> Outcome:
     o = words.object_index.get(rest, -1)
-    if o < 0 or not game.toggleable & _in_reach(game, state) & 1 << o:
+    if o < 0 or not game.toggleable & _in_reach(words, state) & 1 << o:
         return None
     return state._replace(toggled=state.toggled | 1 << o), f"You turn on the {rest}."
 

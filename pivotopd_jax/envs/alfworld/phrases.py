@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
@@ -118,11 +119,11 @@ class Phrases:
         key = place, holding, opened, listed
         found = self._standing.get(key)
         if found is None:
-            found = tuple(self._make_standing(game, place, holding, opened, listed))
+            found = self._make_standing(game, place, holding, opened, listed)
             _keep(self._standing, key, found)
         return found
 
-    def _make_standing(self, game: Game, place: int, holding: int, opened: int, listed: bool) -> list[str]:
+    def _make_standing(self, game: Game, place: int, holding: int, opened: int, listed: bool) -> tuple[str, ...]:
         names = game.receptacle_names
         receptacles = self.here[place].receptacles if place >= 0 else ()
         examine = [names[r] for r in receptacles]
@@ -133,11 +134,15 @@ class Phrases:
             examine.append(game.object_names[holding])
             commands += self._handle(game, receptacles, holding, opened)
         commands += [f"examine {name}" for name in examine]
-        commands += self.here[place].go if place >= 0 else [command for command, _ in self._go]
         commands += ["inventory", "look"]
         if listed and game.wording == "move":
             commands.append("help")
-        return sorted(commands)
+        return self._with_go(sorted(commands), place)
+
+    def _with_go(self, others: list[str], place: int) -> tuple[str, ...]:
+        go = self.here[place].go if place >= 0 else tuple(command for command, _ in self._go)
+        split = bisect_left(others, "go ")
+        return (*others[:split], *go, *others[split:])
 
     def _handle(self, game: Game, receptacles: Sequence[int], held: int, opened: int) -> list[str]:
         """Putting the held object down, cleaning, heating and cooling it."""
