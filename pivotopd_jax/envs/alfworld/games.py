@@ -373,7 +373,7 @@ def _of_type(types: Sequence[str], *wanted: str) -> int:
 def _accepts(facts: Problem) -> tuple[int, ...]:
     objects = {kind: _of_type(facts.object_types, kind) for kind in set(facts.object_types)}
     containable: dict[str, int] = {}
-    for receptacle, kind in set(facts.can_contain):
+    for receptacle, kind in facts.can_contain:
         containable[receptacle] = containable.get(receptacle, 0) | objects.get(kind, 0)
     return tuple(containable.get(kind, 0) for kind in facts.receptacle_types)
 
