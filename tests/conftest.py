@@ -1,0 +1,40 @@
+"""Shared fixtures. Nothing here needs a network or a GPU."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[1]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Compiling dominates these tests; a cache kept with the project makes the second run quick. An environment variable
+    # of JAX's own (JAX_COMPILATION_CACHE_DIR, JAX_ENABLE_X64) has the last word.
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        jax.config.update("jax_compilation_cache_dir", str(PROJECT / ".cache" / "jax"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    if "JAX_ENABLE_X64" not in os.environ:
+        jax.config.update("jax_enable_x64", False)
+
+
+@pytest.fixture
+def x64() -> Iterator[None]:
+    """Double precision for the length of one test, whatever the suite runs in."""
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture(scope="session")
+def alfworld_data() -> Path:
+    """Directory of real ALFWorld games: $ALFWORLD_DATA, else shared/data/alfworld beside the project."""
+    variable = os.environ.get("ALFWORLD_DATA")
+    directory = Path(variable) if variable else PROJECT.parent / "shared" / "data" / "alfworld"
+    if not directory.is_dir():
+        pytest.skip(f"no real ALFWorld games: {directory} is not a directory (set ALFWORLD_DATA)")
+    return directory
