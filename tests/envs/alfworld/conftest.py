@@ -1,4 +1,4 @@
-"""What the tests of ALFWorld share: a hand-made kitchen with every oddity of the real problems, a plan without search."""
+"""What the tests of ALFWorld share: a kitchen with every oddity of the real problems, and plans made without search."""
 
 from __future__ import annotations
 
