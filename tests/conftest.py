@@ -1,4 +1,4 @@
-"""Shared fixtures. Nothing here needs a network or a GPU."""
+"""Shared fixtures and the --slow option. Nothing here needs a network or a GPU."""
 
 from __future__ import annotations
 
@@ -12,9 +12,21 @@ import pytest
 PROJECT = Path(__file__).resolve().parents[1]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow", action="store_true", help="run the tests marked slow, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--slow"):
+        return
+    for item in items:
+        if "slow" in item.keywords:
+            item.add_marker(pytest.mark.skip(reason="slow; run with --slow"))
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    # Compiling dominates these tests; a cache kept with the project makes the second run quick. An environment variable
-    # of JAX's own (JAX_COMPILATION_CACHE_DIR, JAX_ENABLE_X64) has the last word.
+    # Compiling dominates these tests; a cache kept with the project makes the second run quick. JAX's own environment
+    # variables (JAX_COMPILATION_CACHE_DIR, JAX_ENABLE_X64) have the last word.
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         jax.config.update("jax_compilation_cache_dir", str(PROJECT / ".cache" / "jax"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)

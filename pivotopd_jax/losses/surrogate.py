@@ -60,7 +60,7 @@ def aggregate(
         sums, count = values.sum(axis=-1) / constant, (lengths > 0).sum()
     else:
         raise ValueError(f'aggregation is {aggregation!r}; expected "token_mean", "sequence_mean" or "constant"')
-    return sums.sum() / jnp.maximum(count if denominator is None else denominator, 1)
+    return sums.sum() / (jnp.maximum(count, 1) if denominator is None else denominator)
 
 
 def clipped_surrogate(

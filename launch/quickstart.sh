@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# From a fresh clone to a trained student on generated games, on two cores: installs, warms a student up, trains it with
+# PivotOPD and prints what that changed. Interrupted, it goes on where it stopped.
+#
+#   bash launch/quickstart.sh [--workdir=DIR] [--config.KEY=VALUE ...]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+bash launch/setup.sh requirements.txt
+
+export JAX_COMPILATION_CACHE_DIR="${JAX_COMPILATION_CACHE_DIR:-$PWD/.cache/jax}"
+exec .venv/bin/python launch/train.py --config=configs/alfworld.py:mini --workdir=runs/quickstart "$@"
