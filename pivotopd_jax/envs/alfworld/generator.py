@@ -69,6 +69,15 @@ def _check(kind: str | None, receptacles: int | None, distractors: int | None, s
         raise ValueError(f"unknown task type {kind!r}; expected one of {', '.join(KINDS)}")
     if split not in SPLITS:
         raise ValueError(f"generated games have no split {split!r}; expected one of {', '.join(SPLITS)}")
+    check_size(receptacles, distractors)
+
+
+def check_size(receptacles: int | None, distractors: int | None) -> None:
+    """Makes sure that a room of that size can hold a game.
+
+    Raises:
+        ValueError: too small.
+    """
     if receptacles is not None and receptacles < SMALLEST:
         raise ValueError(f"receptacles={receptacles}: a room needs at least {SMALLEST}")
     if distractors is not None and distractors < 0:
