@@ -69,7 +69,7 @@ def verify_alfworld(episodes: str | Path, data: str | Path, *, oracle: bool = Tr
         FileNotFoundError: no such recording, or a game of it is not under `data`.
         GameError: a game cannot be read.
     """
-    find = _GameFinder(Path(data))
+    find = GameFinder(Path(data))
     agreement = Agreement()
     planner = AlfWorldPlanner() if oracle else None
     for episode in read_json_lines(episodes):
@@ -84,7 +84,7 @@ def read_json_lines(path: str | Path) -> Iterator[dict[str, Any]]:
         yield from (json.loads(line) for line in file if line.strip())
 
 
-class _GameFinder:
+class GameFinder:
     """Games by "split/task/trial" in either layout; a packed split is read once."""
 
     def __init__(self, data: Path) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from pivotopd_jax.envs.alfworld.games import Game, State, as_game, indices_of
 from pivotopd_jax.envs.alfworld.phrases import HELP, Phrases, phrases, sentence_list
+from pivotopd_jax.envs.protocol import Snapshot
 from pivotopd_jax.records import Observation, StepResult, Task
 
 NOTHING_HAPPENS = "Nothing happens."
@@ -131,8 +132,12 @@ class AlfWorldEnv:
         """
         return self._current()
 
-    def restore(self, snapshot: AlfWorldSnapshot) -> Observation:
-        """Goes back to a moment of any episode and returns what was last shown then."""
+    def restore(self, snapshot: Snapshot) -> Observation:
+        """Goes back to a moment of any episode and returns what was last shown then.
+
+        Raises:
+            TypeError: `snapshot` is not an `AlfWorldSnapshot`.
+        """
         if not isinstance(snapshot, AlfWorldSnapshot):
             raise TypeError(f"expected an AlfWorldSnapshot, got {type(snapshot).__name__}")
         self._now = snapshot

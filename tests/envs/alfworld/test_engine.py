@@ -476,7 +476,7 @@ def test_misuse_is_reported(kitchen):
         with pytest.raises(RuntimeError, match="no episode is running"):
             call()
     with pytest.raises(TypeError, match="expected an AlfWorldSnapshot, got str"):
-        env.restore("x")  # pyright: ignore[reportArgumentType]
+        env.restore("x")
     with pytest.raises(GameError, match="expected a Game or a packed row"):
         env.reset(Task("t", "k", 7))
 
