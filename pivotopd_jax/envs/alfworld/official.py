@@ -21,7 +21,8 @@ NOTHING_HAPPENS = "Nothing happens."
 
 INSTALL = (
     "the official ALFWorld engine is not installed; run "
-    "`CMAKE_BUILD_PARALLEL_LEVEL=2 MAKEFLAGS=-j2 pip install alfworld` (it compiles for about ten minutes), or use AlfWorldEnv, which plays the same games"
+    "`CMAKE_BUILD_PARALLEL_LEVEL=2 MAKEFLAGS=-j2 pip install alfworld` "
+    "(it compiles for about ten minutes), or use AlfWorldEnv, which plays the same games"
 )
 
 
