@@ -14,15 +14,14 @@ from pivotopd_jax.envs.alfworld.games import (
     GameError,
     Goal,
     as_game,
-    check_domain,
     indices_of,
     kind_of,
     load_game_file,
     load_packed,
     mask_of,
     parse_game,
-    read_grammar,
 )
+from pivotopd_jax.envs.alfworld.releases import check_domain, read_grammar
 
 
 def named(names, mask):
