@@ -56,7 +56,7 @@ HandTowelHolder: HandTowel
 LaundryHamper: Cloth
 Microwave: Apple Bowl Bread Cup Egg Glassbottle Mug Plate Potato Tomato
 Ottoman: Book Box CellPhone CreditCard KeyChain Laptop Newspaper Pillow RemoteControl
-Safe: CD CellPhone CreditCard KeyChain Statue Vase
+Safe: CD CellPhone CreditCard KeyChain Statue Vase Watch
 Shelf: AlarmClock Book Bowl Box CD Candle CellPhone Cloth CreditCard Cup DishSponge Glassbottle HandTowel Kettle
     KeyChain Mug Newspaper Pen Pencil PepperShaker Plate Pot RemoteControl SaltShaker SoapBar SoapBottle SprayBottle
     Statue TissueBox ToiletPaper Vase Watch WateringCan WineBottle

@@ -13,10 +13,12 @@ from collections import Counter
 import pytest
 
 from pivotopd_jax.envs.alfworld import engine
+from pivotopd_jax.envs.alfworld.affordances import CAN_CONTAIN
 from pivotopd_jax.envs.alfworld.game_files import find_splits, read_split
 from pivotopd_jax.envs.alfworld.games import KINDS, Game, as_game, indices_of
 from pivotopd_jax.envs.alfworld.generator import SMALLEST, SPLITS, generate_game
-from pivotopd_jax.envs.alfworld.rooms import ROOMS
+from pivotopd_jax.envs.alfworld.pddl import read_problem
+from pivotopd_jax.envs.alfworld.rooms import GOALS, ROOMS
 
 SIZES = [(None, None), (8, 3), (SMALLEST, 0), (14, 6), (60, None), (None, 0)]
 
@@ -185,6 +187,21 @@ def test_sentences_and_words_cover_the_real_games(alfworld_data) -> None:
     assert {type for game in real for type in game.receptacle_types} <= receptacles
     objects = {type.lower() for room in ROOMS.values() for type in room.objects}
     assert set().union(*(visible_types(game) for game in real)) - {""} <= objects
+
+
+def test_every_real_goal_and_every_real_rule_is_possible(alfworld_data) -> None:
+    takes = {(place.lower(), thing.lower()) for place, things in CAN_CONTAIN.items() for thing in things}
+    scenes = {0: "kitchen", 2: "living", 3: "bedroom", 4: "bathroom"}
+    for split, path in find_splits(alfworld_data).items():
+        if split == "train":
+            continue  # slow to read; valid_train samples it
+        for row in read_split(path):
+            kind, thing, _, target, scene = row["id"].split("/")[0].split("-")
+            goals = GOALS[kind, scenes[int(scene) // 100]]
+            assert thing in goals.objects
+            assert target in goals.targets
+            assert kind == "look_at_obj_in_light" or thing in CAN_CONTAIN[target]
+            assert takes.issuperset(read_problem(row["pddl_problem"], row["id"]).can_contain)
 
 
 def test_frequencies_resemble_the_real_training_games(alfworld_data) -> None:
