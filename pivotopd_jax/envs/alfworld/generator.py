@@ -199,14 +199,6 @@ def _goal_pairs(kind: str, room: str) -> dict[tuple[str, str], int]:
     }
 
 
-def _required_types(draft: _Draft) -> list[str]:
-    """Receptacle types the room must have, whatever the draw."""
-    if draft.kind == "look_at_obj_in_light":
-        return []
-    appliance = affordances.APPLIANCE.get(draft.kind)
-    return [draft.target] if appliance is None else [draft.target, appliance]
-
-
 def _add_receptacles(random: Random, draft: _Draft, at_least: int) -> None:
     table = ROOMS[draft.room].receptacles
     counts = {type: _pick(random, numbers) for type, numbers in table.items()}

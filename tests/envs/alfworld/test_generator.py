@@ -13,7 +13,7 @@ from collections import Counter
 import pytest
 
 from pivotopd_jax.envs.alfworld import engine
-from pivotopd_jax.envs.alfworld.affordances import CAN_CONTAIN
+from pivotopd_jax.envs.alfworld.affordances import CAN_CONTAIN, NEIGHBOURS
 from pivotopd_jax.envs.alfworld.game_files import find_splits, read_split
 from pivotopd_jax.envs.alfworld.games import KINDS, Game, as_game, indices_of
 from pivotopd_jax.envs.alfworld.generator import SMALLEST, SPLITS, generate_game
@@ -117,6 +117,17 @@ def test_splits_share_no_combination_of_goal_and_room() -> None:
     assert not found["train"] & found["valid"]
     assert not found["train"] & found["test"]
     assert not found["valid"] & found["test"]
+
+
+def test_every_sort_of_shared_place_occurs() -> None:
+    """A receptacle can only join one that is already there, so the table and the order of drawing must agree."""
+    pairs = set()
+    for seed in range(400):
+        game = as_game(generate_game(seed))
+        for mask in game.at_place:
+            types = [game.receptacle_types[r] for r in indices_of(mask)]
+            pairs |= {(first, second) for i, first in enumerate(types) for second in types[:i] + types[i + 1 :]}
+    assert pairs.issuperset((type.lower(), neighbour.lower()) for type, (neighbour, _) in NEIGHBOURS.items())
 
 
 def test_seeds_and_arguments_give_different_games() -> None:
