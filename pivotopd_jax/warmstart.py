@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import nnx
@@ -35,10 +32,10 @@ from pivotopd_jax.prompts.prompter import Prompter, Wording
 from pivotopd_jax.records import Row, Task, TokenBatch
 from pivotopd_jax.rollout.episode import Episode
 from pivotopd_jax.rollout.rows import batch_rows
+from pivotopd_jax.sampling.engine import common_prefix
 
-
-Progress = Callable[[int, dict[str, float]], None]
-"""Told of every optimizer step: its number and metrics."""
+Report = Callable[[str], None]
+"""Told in one line what is being done."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +49,8 @@ class WarmStart:
         noise: probability that a turn of a demonstration is a command that does nothing.
         wandering: share of episodes that wander at random, for practising hints only.
         hints: probability that a turn is also practised with a hint.
-        batch_tokens: tokens (padding included) of an optimizer step.
+        batch_tokens: distinct tokens of an optimizer step, about.
+        micro_batch_tokens: tokens (padding included) of a forward and backward pass.
         learning_rate: peak; warm-up then cosine to a tenth.
         seed: of everything.
     """
@@ -69,6 +67,7 @@ class WarmStart:
     wandering: float = 0.2
     hints: float = 0.3
     batch_tokens: int = 16384
+    micro_batch_tokens: int = 8192
     learning_rate: float = 2e-3
     seed: int = 0
 
@@ -168,23 +167,126 @@ def demonstrations(demonstrator: Demonstrator, tasks: Sequence[Task], options: W
 
 
 def train(
-    learner: Learner, params: Any, stream: Iterator[list[Row]], *, length: int, batch_tokens: int, progress: Progress
+    graphdef: Any, params: Any, demonstrator: Demonstrator, tasks: Sequence[Task], *, length: int, report: Report
 ) -> Any:
-    """Supervised training on a stream of rows; returns the trained parameters."""
-    state = learner.init(params)
+    """Supervised training on demonstrations of `tasks`; returns the trained parameters."""
+    options = demonstrator.options
+    batches = list(_batches(demonstrations(demonstrator, tasks, options), options.batch_tokens))
+    optimizer = optax.chain(
+        optax.clip_by_global_norm(1.0), optax.adamw(_learning_rate(options, len(batches)), b2=0.98, weight_decay=0.01)
+    )
+    update = UpdateOptions(objective="likelihood", kl_coefficient=0.0)
+    learner = Learner(graphdef, optimizer, make_mesh(), micro_batch_tokens=options.micro_batch_tokens, options=update)
+    state, started = learner.init(params), time.monotonic()
+    for number, rows in enumerate(batches):
+        state, metrics = learner.update(state, supervised_batch(rows, length))
+        if number % 20 == 0 or number + 1 == len(batches):
+            report(
+                f"warm start {number + 1}/{len(batches)}  loss {metrics['loss']:.3f} nats a token  "
+                f"{time.monotonic() - started:.0f} s"
+            )
+    return state.params
+
+
+def _batches(stream: Iterator[list[Row]], batch_tokens: int) -> Iterator[list[Row]]:
+    """Groups the rows of whole games until they hold about `batch_tokens` distinct tokens."""
     pending: list[Row] = []
     size = 0
     for rows in stream:
         pending += rows
-        size += len(rows[-1].context_ids) + sum(len(row.response_ids) for row in rows)
+        size += tree_size(rows)
         if size >= batch_tokens:
-            state, metrics = learner.update(state, supervised_batch(pending, length))
-            progress(int(state.step), metrics)
+            yield pending
             pending, size = [], 0
-    return state.params
+
+
+def tree_size(rows: Sequence[Row]) -> int:
+    """Distinct tokens of rows that extend one another, about."""
+    size, before = 0, np.zeros(0, np.int32)
+    for row in rows:
+        ids = np.concatenate([row.context_ids, row.response_ids])
+        size += len(ids) - common_prefix(before, row.context_ids)
+        before = ids
+    return size
 
 
 def supervised_batch(rows: Sequence[Row], length: int) -> TokenBatch:
     """A batch whose advantages are 1: cross-entropy under the "likelihood" objective."""
     batch, packed = batch_rows(rows, length=length)
     return batch._replace(advantages=packed.scatter([1.0] * len(rows)))
+
+
+SOURCES = ("warmstart.py", "models", "prompts", "envs/alfworld", "rollout/packing.py", "rollout/episode.py")
+"""Files whose contents decide what the mini student becomes; they are part of its cache key."""
+
+
+def mini_student(
+    config: Any, wording: Wording, make_world: Callable[[Any], World], cache: Path, report: Report
+) -> Path:
+    """The directory of the mini student that `config` describes; made first if `cache` does not hold it.
+
+    Args:
+        config: of the run; `config.mini` holds fields of `WarmStart`.
+        wording: words of the world.
+        make_world: makes a world from options like `config.world`.
+        cache: directory of students, one below it for each content hash.
+        report: told in one line what is being done.
+
+    Returns:
+        An ordinary HuggingFace directory.
+    """
+    options = WarmStart(**config.mini)
+    # Demonstrations are always on generated games, whatever the student is trained and judged on later.
+    world_options = type(config.world)({**config.world.to_dict(), "source": "generated", "train_split": "train"})
+    settings = [options, world_options.to_dict(), config.prompt.to_dict(), config.max_turns]
+    directory = cache / f"mini-{_content_hash(settings)}"
+    if not (directory / "config.json").exists():
+        _make(options, config, make_world(world_options), wording, directory, report)
+    report(f"mini student: {directory}")
+    return directory
+
+
+def _content_hash(settings: Any) -> str:
+    package = Path(__file__).parent
+    files = sorted(
+        f
+        for source in SOURCES
+        for f in ([package / source] if source.endswith(".py") else (package / source).rglob("*.py"))
+    )
+    digest = hashlib.sha256(repr(settings).encode())
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _make(options: WarmStart, config: Any, world: World, wording: Wording, directory: Path, report: Report) -> None:
+    tasks = world.tasks("train")[: options.games]
+    report(f"mini student: demonstrations of {len(tasks)} games of {world.name}")
+    phrases = (HINT_OPENING, HINT_CLOSING, "\n\nYour task is to: ")
+    tokenizer = build_tokenizer(world_texts(world, wording, tasks[:400], config.max_turns), phrases=phrases)
+    prompt = config.prompt
+    prompter = Prompter(
+        Chat(tokenizer), wording, prompt.style, prompt.history_turns, prompt.show_admissible, prompt.prompt_tokens
+    )
+    model_config = student_config(options, len(tokenizer), prompt.prompt_tokens + prompt.response_tokens)
+    graphdef, params = split(Qwen3(model_config, rngs=nnx.Rngs(options.seed)))
+    demonstrator = Demonstrator(world, prompter, options, config.max_turns)
+    params = train(graphdef, params, demonstrator, tasks, length=config.learner.row_tokens, report=report)
+    huggingface.save(directory, model_config, params, tokenizer)
+
+
+def student_config(options: WarmStart, vocabulary: int, positions: int) -> Qwen3Config:
+    """Sizes of the mini student; the vocabulary is rounded up to a multiple of 64."""
+    return Qwen3Config(
+        vocab_size=-(-vocabulary // 64) * 64,
+        hidden_size=options.hidden_size,
+        intermediate_size=options.intermediate_size,
+        num_layers=options.num_layers,
+        num_heads=options.num_heads,
+        num_kv_heads=options.num_kv_heads,
+        head_dim=options.head_dim,
+        rope_theta=10_000.0,
+        rms_norm_eps=1e-6,
+        tie_embeddings=True,
+        max_positions=positions,
+    )

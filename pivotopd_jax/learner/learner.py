@@ -137,7 +137,7 @@ def _accumulate(graphdef, params, gradient, batch: TokenBatch, options: UpdateOp
 
 @partial(jax.jit, static_argnames=("optimizer",), donate_argnames=("state",))
 def _apply_gradient(optimizer, state: TrainState, gradient):
-    norm = optax.global_norm(gradient)
+    norm = optax.tree.norm(gradient)
     updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
     return TrainState(params, opt_state, state.step + 1), norm

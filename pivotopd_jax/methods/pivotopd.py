@@ -57,7 +57,7 @@ def pivotopd(knobs: Any) -> Method:
         shape=_shape(knobs),
         annotation=Annotation(max_actions=knobs.max_actions),
         extension=Recovery(knobs.recovery_depth, knobs.recovery_limit),
-        views=("hinted", "lesson"),
+        views=_views(knobs, hinted=knobs.preventive_weight or knobs.recovery_weight),
         normalization=knobs.normalization,
     )
 
@@ -68,7 +68,7 @@ def preventive_only(knobs: Any) -> Method:
         "preventive_only",
         shape=_shape(knobs, preventive_weight=0.1),
         annotation=Annotation(max_actions=knobs.max_actions),
-        views=("hinted", "lesson"),
+        views=_views(knobs, hinted=True),
         normalization=knobs.normalization,
     )
 
@@ -99,6 +99,11 @@ def opsd(knobs: Any) -> Method:
 def grpo(knobs: Any) -> Method:
     """Group-relative advantages only (arXiv 2402.03300)."""
     return Method("grpo", shape=lambda batch, views: batch.reward_advantages, normalization=knobs.normalization)
+
+
+def _views(knobs: Any, *, hinted: Any) -> tuple[View, ...]:
+    """The views that count for something; the others need not be scored."""
+    return (*(("hinted",) if hinted else ()), *(("lesson",) if knobs.lesson_weight else ()))
 
 
 def _shape(knobs: Any, **fixed: float) -> Any:

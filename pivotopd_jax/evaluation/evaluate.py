@@ -1,0 +1,76 @@
+"""Plays a fixed panel of held-out tasks and counts what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pivotopd_jax.envs.protocol import World
+from pivotopd_jax.prompts.prompter import Prompter
+from pivotopd_jax.records import Task, Trajectory
+from pivotopd_jax.rollout.collect import fresh_starts, play
+from pivotopd_jax.sampling.policy import Policy
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What came of a panel.
+
+    Attributes:
+        success: share of tasks won, in [0, 1].
+        by_kind: share won for each kind of task that occurs; nan never occurs.
+        mean_over_kinds: unweighted mean of `by_kind` (the papers' ALFWorld metric).
+        turns: mean length of an episode.
+        rejected: share of turns whose action was not carried out.
+        trajectories: what was played.
+    """
+
+    success: float
+    by_kind: dict[str, float]
+    mean_over_kinds: float
+    turns: float
+    rejected: float
+    trajectories: list[Trajectory] = field(repr=False)
+
+
+def summarise(trajectories: Sequence[Trajectory], kinds: Sequence[str]) -> Evaluation:
+    """Counts finished trajectories; `kinds` gives the order of the columns."""
+    won = {kind: [t.won for t in trajectories if t.task.kind == kind] for kind in kinds}
+    by_kind = {kind: float(np.mean(results)) for kind, results in won.items() if results}
+    turns = [turn for t in trajectories for turn in t.turns]
+    return Evaluation(
+        success=float(np.mean([t.won for t in trajectories])),
+        by_kind=by_kind,
+        mean_over_kinds=float(np.mean(list(by_kind.values()))),
+        turns=float(np.mean([len(t.turns) for t in trajectories])),
+        rejected=float(np.mean([not turn.accepted for turn in turns])),
+        trajectories=list(trajectories),
+    )
+
+
+def evaluate(
+    policy: Policy,
+    world: World,
+    prompter: Prompter,
+    tasks: Sequence[Task],
+    *,
+    temperature: float,
+    seed: int,
+    max_turns: int,
+    concurrency: int,
+) -> Evaluation:
+    """Plays each task once."""
+    starts = fresh_starts(world, prompter, tasks, rollouts=1, max_turns=max_turns)
+    trajectories = play(policy, starts, temperature=temperature, seed=seed, concurrency=concurrency)
+    return summarise(trajectories, world.kinds)
+
+
+def panel(world: World, splits: Sequence[str], size: int, *, seed: int = 0) -> list[Task]:
+    """A fixed panel: all tasks of `splits` in order, or `size` of them drawn once (0: all)."""
+    tasks = [task for split in splits for task in world.tasks(split)]
+    if not size or size >= len(tasks):
+        return tasks
+    chosen = np.random.default_rng(seed).choice(len(tasks), size, replace=False)
+    return [tasks[i] for i in sorted(chosen)]

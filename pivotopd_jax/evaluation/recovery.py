@@ -1,0 +1,85 @@
+"""Can a policy come back from a mistake? Oracle-pivotal turns, and continuations right after them.
+
+A turn is oracle-pivotal iff the least number of turns to success grows: L(s_{t+1}) > L(s_t) (arXiv 2609.40285).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pivotopd_jax.envs.protocol import Planner, World
+from pivotopd_jax.prompts.prompter import Prompter
+from pivotopd_jax.records import Trajectory
+from pivotopd_jax.rollout.collect import play, resumed_starts
+from pivotopd_jax.sampling.policy import Policy
+
+
+def distances(planner: Planner, trajectory: Trajectory) -> list[float]:
+    """L(s) before every turn and after the last one, `[turns + 1]`, in turns."""
+    snapshots = [turn.snapshot for turn in trajectory.turns] + [trajectory.final_snapshot]
+    return [planner.distance(snapshot) for snapshot in snapshots]
+
+
+def pivotal_turns(planner: Planner, trajectory: Trajectory) -> list[int]:
+    """0-based oracle-pivotal turns."""
+    left = distances(planner, trajectory)
+    return [t for t in range(len(trajectory.turns)) if left[t + 1] > left[t]]
+
+
+@dataclass(frozen=True, eq=False)
+class Mistake:
+    """The first oracle-pivotal turn of a failed trajectory after which success is still possible in time."""
+
+    trajectory: Trajectory
+    turn: int
+    left: int
+    """L right after the mistake, in turns."""
+
+
+def find_mistakes(
+    planner: Planner, trajectories: Sequence[Trajectory], *, max_turns: int, limit: int, seed: int
+) -> list[Mistake]:
+    """At most `limit` mistakes, one a failed trajectory, drawn uniformly in a fixed order."""
+    found = []
+    for trajectory in trajectories:
+        if trajectory.won:
+            continue
+        for turn in pivotal_turns(planner, trajectory):
+            left = planner.distance(trajectory.snapshot_after(turn))
+            if not math.isinf(left) and left <= max_turns - turn - 1:
+                found.append(Mistake(trajectory, turn, int(left)))
+                break
+    if len(found) > limit:
+        chosen = np.random.default_rng(seed).choice(len(found), limit, replace=False)
+        found = [found[i] for i in sorted(chosen)]
+    return found
+
+
+def recoveries(
+    policy: Policy,
+    world: World,
+    prompter: Prompter,
+    mistakes: Sequence[Mistake],
+    *,
+    continuations: int,
+    temperature: float,
+    seed: int,
+    max_turns: int,
+    concurrency: int,
+) -> np.ndarray:
+    """Whether each continuation succeeds within what was left of the turn limit, `[mistakes, continuations]` bool."""
+    points = [(m.trajectory, m.turn) for m in mistakes for _ in range(continuations)]
+    starts = resumed_starts(world, prompter, points, max_turns=max_turns)
+    played = play(policy, starts, temperature=temperature, seed=seed, concurrency=concurrency)
+    return np.asarray([t.won for t in played], bool).reshape(len(mistakes), continuations)
+
+
+def bootstrap_interval(values: np.ndarray, *, draws: int = 4000, seed: int = 0) -> tuple[float, float]:
+    """95% percentile interval of the mean of `values [n]`, resampling whole entries (4,000 draws, seed 0)."""
+    drawn = np.random.default_rng(seed).integers(0, len(values), (draws, len(values)))
+    low, high = np.percentile(np.asarray(values, np.float64)[drawn].mean(axis=1), [2.5, 97.5])
+    return float(low), float(high)

@@ -1,0 +1,67 @@
+"""Checkpoints of a train state with orbax: the newest, and the best by evaluation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+
+from pivotopd_jax.learner.learner import TrainState
+
+
+class ConfigurationChanged(ValueError):
+    """A run is to be continued under another configuration than it was started with."""
+
+
+class Checkpoints:
+    """Checkpoints under `directory`/checkpoints, numbered by steps done."""
+
+    def __init__(self, directory: Path, *, keep: int):
+        policies = ocp.checkpoint_managers.preservation_policy
+        options = ocp.CheckpointManagerOptions(
+            best_fn=_success,
+            preservation_policy=policies.AnyPreservationPolicy(
+                [policies.LatestN(keep), policies.BestN(get_metric_fn=_success, n=1)]
+            ),
+        )
+        self._manager = ocp.CheckpointManager(directory.absolute() / "checkpoints", options=options)
+
+    @property
+    def latest(self) -> int | None:
+        """Steps done at the newest checkpoint, or None."""
+        return self._manager.latest_step()
+
+    @property
+    def best(self) -> int | None:
+        """Steps done at the checkpoint with the highest evaluation, or None."""
+        return self._manager.best_step()
+
+    def save(self, done: int, state: TrainState, *, success: float, configuration: dict[str, Any]) -> None:
+        """Saves `state` after `done` steps; returns once it is safe on disk."""
+        arguments = ocp.args.Composite(
+            state=ocp.args.PyTreeSave(state._asdict()), configuration=ocp.args.JsonSave(configuration)
+        )
+        self._manager.save(done, args=arguments, metrics={"success": success}, force=True)
+        self._manager.wait_until_finished()
+
+    def restore(self, done: int, like: TrainState) -> TrainState:
+        """The state after `done` steps, laid out on devices like `like`."""
+        target = jax.tree.map(ocp.utils.to_shape_dtype_struct, like._asdict())
+        restore = ocp.args.PyTreeRestore(target, restore_args=ocp.checkpoint_utils.construct_restore_args(target))
+        restored = self._manager.restore(done, args=ocp.args.Composite(state=restore))
+        return TrainState(**restored["state"])
+
+    def configuration(self, done: int) -> dict[str, Any]:
+        """The configuration that was in force when `done` steps had been taken."""
+        return self._manager.restore(done, args=ocp.args.Composite(configuration=ocp.args.JsonRestore()))[
+            "configuration"
+        ]
+
+    def close(self) -> None:
+        self._manager.close()
+
+
+def _success(metrics: dict[str, float]) -> float:
+    return metrics["success"]

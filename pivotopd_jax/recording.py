@@ -1,0 +1,125 @@
+"""What a run writes into its working directory, and what it shows while it works."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from tensorboardX import SummaryWriter
+
+from pivotopd_jax.records import Note, Trajectory
+
+METRICS_FILE = "metrics.jsonl"
+
+
+class Recorder:
+    """Writes metrics.jsonl, TensorBoard events and readable trajectories; prints one line a step.
+
+    Attributes:
+        directory: of the run.
+        seconds: seconds spent in each stage since the last call of `step`.
+        total_seconds: over the whole process.
+    """
+
+    def __init__(self, directory: Path, *, resume_from: int):
+        """Opens the files; lines of steps from `resume_from` on are of an interrupted attempt and are dropped."""
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory, self.console = directory, Console(highlight=False)
+        self.seconds: dict[str, float] = {}
+        self.total_seconds: dict[str, float] = {}
+        kept = [line for line in read_metrics(directory) if line["step"] < resume_from]
+        temporary = directory / (METRICS_FILE + ".new")
+        temporary.write_text("".join(json.dumps(line) + "\n" for line in kept))
+        os.replace(temporary, directory / METRICS_FILE)
+        self._metrics = (directory / METRICS_FILE).open("a")
+        self._events = SummaryWriter(str(directory / "tensorboard"), purge_step=resume_from or None)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Counts the seconds of a stage and shows its name while it lasts."""
+        start = time.monotonic()
+        with self.console.status(name):
+            yield
+        spent = time.monotonic() - start
+        self.seconds[name] = self.seconds.get(name, 0.0) + spent
+        self.total_seconds[name] = self.total_seconds.get(name, 0.0) + spent
+
+    def step(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Records one step, with the seconds of its stages, and shows it."""
+        line = {"step": step, **metrics, **{f"seconds/{k}": v for k, v in self.seconds.items()}}
+        self._metrics.write(json.dumps(line) + "\n")
+        self._metrics.flush()
+        for name, value in line.items():
+            if name != "step":
+                self._events.add_scalar(name, value, step)
+        self._show(step, metrics)
+        self.seconds = {}
+
+    def _show(self, step: int, metrics: Mapping[str, float]) -> None:
+        shown = ("train/success", "eval/success", "train/rejected", "recovery/rows", "recovery/followed_share")
+        parts = [
+            f"{name.split('/')[-1] if 'eval' not in name else name} {metrics[name]:.3g}"
+            for name in shown
+            if name in metrics
+        ]
+        parts += [f"kl {metrics['update/kl_reference']:.3g}", f"grad {metrics['update/grad_norm']:.3g}"]
+        self.console.print(f"step {step:4d}  {sum(self.seconds.values()):5.1f} s  " + "  ".join(parts))
+
+    def trajectories(self, step: int, trajectories: Sequence[Trajectory], notes: Sequence[Note]) -> None:
+        """Writes trajectories/step_NNNNNN.jsonl, one readable trajectory a line."""
+        folder = self.directory / "trajectories"
+        folder.mkdir(exist_ok=True)
+        noted = {(n.trajectory, n.turn): n for n in notes}
+        with (folder / f"step_{step:06d}.jsonl").open("w") as file:
+            for index, trajectory in enumerate(trajectories):
+                file.write(json.dumps(trajectory_record(index, trajectory, noted), ensure_ascii=False) + "\n")
+
+    def close(self) -> None:
+        self._metrics.close()
+        self._events.close()
+
+
+def trajectory_record(index: int, trajectory: Trajectory, noted: Mapping[tuple[int, int], Note]) -> dict[str, Any]:
+    """A trajectory as plain JSON."""
+
+    def turn_record(number: int) -> dict[str, Any]:
+        turn, note = trajectory.turns[number], noted.get((index, number))
+        record = {
+            "observation": turn.observation.text,
+            "response": turn.response,
+            "action": turn.action,
+            "accepted": turn.accepted,
+            "actor": turn.actor,
+            "log_prob": round(float(turn.log_probs.sum()), 4),
+        }
+        if note is not None:
+            record |= {"gold_action": note.gold_action, "lesson": note.lesson, "pivotal": note.pivotal}
+        return record
+
+    return {
+        "task": trajectory.task.id,
+        "kind": trajectory.task.kind,
+        "group": trajectory.group,
+        "won": trajectory.won,
+        "score": trajectory.score,
+        "turns": [turn_record(number) for number in range(len(trajectory.turns))],
+        "final": trajectory.final.text,
+    }
+
+
+def read_metrics(directory: Path) -> list[dict[str, float]]:
+    """The lines of a run's metrics.jsonl; a last line cut short by a crash is dropped."""
+    path = directory / METRICS_FILE
+    lines = []
+    for text in path.read_text().splitlines() if path.exists() else ():
+        try:
+            lines.append(json.loads(text))
+        except json.JSONDecodeError:
+            break
+    return lines

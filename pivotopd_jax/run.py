@@ -1,0 +1,119 @@
+"""Puts together what a configuration describes: everything of a run that does not change from step to step."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+from ml_collections import ConfigDict
+
+from pivotopd_jax import warmstart
+from pivotopd_jax.envs.protocol import World
+from pivotopd_jax.learner.learner import Learner, UpdateOptions, make_mesh, make_optimizer
+from pivotopd_jax.methods import make_method
+from pivotopd_jax.methods.method import Method
+from pivotopd_jax.models import huggingface
+from pivotopd_jax.prompts.chat import Chat
+from pivotopd_jax.prompts.prompter import Prompter, Wording
+from pivotopd_jax.sampling.engine import Sampler
+from pivotopd_jax.teachers.protocol import Teacher
+from pivotopd_jax.teachers.symbolic import SymbolicTeacher
+from pivotopd_jax.worlds import make_world
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """The fixed parts of a run.
+
+    Attributes:
+        config: its configuration.
+        world: environment family.
+        prompter: renders contexts.
+        method: what each stage does.
+        teacher: names actions.
+        policy: samples; told of new parameters every step.
+        learner: scores and updates.
+        reference: parameters before training.
+        model_config: sizes of the student.
+    """
+
+    config: ConfigDict
+    world: World
+    prompter: Prompter
+    method: Method
+    teacher: Teacher
+    policy: Sampler
+    learner: Learner
+    reference: Any
+    model_config: Any
+
+
+def make_run(config: ConfigDict, directory: Path, report: warmstart.Report = print) -> Run:
+    """Assembles the run that `config` describes.
+
+    Args:
+        config: as made by configs/.
+        directory: of the run; a mini student is made (or found) in its cache.
+        report: told in one line what is being done.
+
+    Raises:
+        ValueError, FileNotFoundError: a part of the configuration that cannot be used; says which and why.
+    """
+    method = make_method(config.method, config.knobs)
+    world, wording = make_world(config.world)
+    student = student_directory(config, wording, directory, report)
+    model_config, graphdef, params, tokenizer = huggingface.load(student, dtype=jnp.dtype(config.learner.dtype))
+    prompter = make_prompter(config.prompt, Chat(tokenizer), wording)
+    update = config.update
+    optimizer = make_optimizer(
+        update.learning_rate, warmup_steps=update.warmup_steps, max_grad_norm=update.max_grad_norm,
+        weight_decay=update.weight_decay, epsilon=update.adam_epsilon,
+    )  # fmt: skip
+    options = UpdateOptions(
+        clip_low=update.clip_low, clip_high=update.clip_high, kl_coefficient=update.kl_coefficient,
+        kl_on_recovery=update.kl_on_recovery,
+    )  # fmt: skip
+    learner = Learner(
+        graphdef, optimizer, make_mesh(config.learner.fsdp, config.learner.tensor),
+        micro_batch_tokens=config.learner.micro_batch_tokens, options=options, remat=config.learner.remat,
+    )  # fmt: skip
+    policy = Sampler(
+        model_config, graphdef, params, slots=config.sampler.slots, capacity=config.prompt.prompt_tokens,
+        max_new=config.prompt.response_tokens, end_ids=sorted(prompter.chat.end_ids), chunk=config.sampler.chunk,
+        dtype=jnp.dtype(config.learner.dtype),
+    )  # fmt: skip
+    teacher = make_teacher(config.teacher, world, config.seed)
+    return Run(config, world, prompter, method, teacher, policy, learner, params, model_config)
+
+
+def make_prompter(options: Any, chat: Chat, wording: Wording) -> Prompter:
+    """The prompter that `config.prompt` describes."""
+    if options.style not in ("windowed", "transcript"):
+        raise ValueError(f"config.prompt.style is {options.style!r}; expected 'windowed' or 'transcript'")
+    return Prompter(chat, wording, options.style, options.history_turns, options.show_admissible, options.prompt_tokens)
+
+
+def make_teacher(options: Any, world: World, seed: int) -> Teacher:
+    """The teacher that `config.teacher` describes."""
+    if options.kind != "symbolic":
+        raise ValueError(f"config.teacher.kind is {options.kind!r}; expected 'symbolic'")
+    return SymbolicTeacher(
+        world.planner, report_knowledge=options.report_knowledge, recovery_knowledge=options.recovery_knowledge,
+        error_rate=options.error_rate, seed=seed,
+    )  # fmt: skip
+
+
+def student_directory(config: ConfigDict, wording: Wording, directory: Path, report: warmstart.Report) -> str:
+    """Where the student lies; a mini student is made first if its cache is empty."""
+    if config.student != "mini":
+        return config.student
+    cache = directory.parent / "students"
+    return str(warmstart.mini_student(config, wording, lambda options: make_world(options)[0], cache, report))
+
+
+def configuration_record(config: ConfigDict) -> dict[str, Any]:
+    """The configuration as plain JSON."""
+    return json.loads(config.to_json_best_effort())

@@ -1,0 +1,126 @@
+"""What a run ends with: a table before and after, seconds a stage, and a learning curve."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+from rich.console import Console
+from rich.table import Table
+
+from pivotopd_jax.evaluation.evaluate import Evaluation, panel
+from pivotopd_jax.evaluation.recovery import bootstrap_interval, find_mistakes, recoveries
+from pivotopd_jax.recording import read_metrics
+from pivotopd_jax.run import Run
+from pivotopd_jax.train import evaluate_run
+
+SUMMARY_FILE = "summary.json"
+LONG_NAMES = {"success": "success on held-out games", "recovery": "recovery from oracle-pivotal mistakes"}
+
+
+def summarise_run(run: Run, params: Any, directory: Path) -> dict[str, Any]:
+    """Judges the base and the trained student on the closing panel; prints and writes the result.
+
+    The recovery rate is over frozen oracle-pivotal mistakes of the base: how many of `config.evaluate.continuations`
+    continuations of each succeed within what is left of the turn limit.
+
+    Returns:
+        What is written to summary.json.
+    """
+    console = Console(highlight=False)
+    with console.status("closing evaluation"):
+        result = judge(run, {"before": run.reference, "after": params})
+    result |= {"seconds": stage_seconds(directory), "world": run.world.name, "method": run.method.name}
+    (directory / SUMMARY_FILE).write_text(json.dumps(result, indent=1))
+    draw_curve(directory)
+    console.print(table(result))
+    console.print(f"summary, metrics, trajectories and {directory / 'curve.png'} are in {directory}")
+    return result
+
+
+def judge(run: Run, students: dict[str, Any]) -> dict[str, Any]:
+    """Success on the closing panel and recovery from the first student's mistakes, for each of `students`."""
+    config = run.config
+    tasks = panel(run.world, config.world.eval_splits, config.evaluate.final_tasks)
+    result: dict[str, Any] = {"tasks": len(tasks)}
+    mistakes = None
+    for name, params in students.items():
+        evaluation = evaluate_run(run, params, tasks, config.eval_temperature)
+        if mistakes is None:
+            mistakes = find_mistakes(
+                run.world.planner, evaluation.trajectories, max_turns=config.max_turns,
+                limit=config.evaluate.mistakes, seed=0,
+            )  # fmt: skip
+            result["mistakes"] = len(mistakes)
+        recovered = recoveries(
+            run.policy, run.world, run.prompter, mistakes, continuations=config.evaluate.continuations,
+            temperature=config.eval_temperature, seed=1, max_turns=config.max_turns, concurrency=run.policy.slots,
+        )  # fmt: skip
+        result[name] = _numbers(evaluation, recovered.mean(axis=1))
+    return result
+
+
+def _numbers(evaluation: Evaluation, recovered: Any) -> dict[str, Any]:
+    won = [float(t.won) for t in evaluation.trajectories]
+    return {
+        "success": evaluation.success,
+        "success_interval": bootstrap_interval(won),
+        "by_kind": evaluation.by_kind,
+        "mean_over_kinds": evaluation.mean_over_kinds,
+        "rejected": evaluation.rejected,
+        "recovery": float(recovered.mean()) if len(recovered) else None,
+        "recovery_interval": bootstrap_interval(recovered) if len(recovered) else None,
+    }
+
+
+def stage_seconds(directory: Path) -> dict[str, float]:
+    """Seconds of each stage, added up over all steps of a run."""
+    totals: dict[str, float] = {}
+    for line in read_metrics(directory):
+        for name, value in line.items():
+            if name.startswith("seconds/"):
+                totals[name.removeprefix("seconds/")] = totals.get(name.removeprefix("seconds/"), 0.0) + value
+    return totals
+
+
+def table(result: dict[str, Any]) -> Table:
+    """The closing table."""
+    view = Table(title=f"{result['method']} on {result['world']}, {result['tasks']} held-out games")
+    for column in ("", "before", "after"):
+        view.add_column(column, justify="left" if not column else "right")
+    for key, title in LONG_NAMES.items():
+        view.add_row(title, *(_percent(result[name], key) for name in ("before", "after")))
+    for kind in result["before"]["by_kind"]:
+        view.add_row(f"  {kind}", *(f"{100 * result[name]['by_kind'][kind]:.1f}%" for name in ("before", "after")))
+    view.add_row("actions that did nothing", *(f"{100 * result[n]['rejected']:.1f}%" for n in ("before", "after")))
+    view.add_section()
+    for stage, seconds in result["seconds"].items():
+        view.add_row(f"seconds: {stage}", "", f"{seconds:.1f}")
+    return view
+
+
+def _percent(numbers: dict[str, Any], key: str) -> str:
+    if numbers[key] is None:
+        return "no mistake to recover from"
+    low, high = numbers[f"{key}_interval"]
+    return f"{100 * numbers[key]:.1f}% [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def draw_curve(directory: Path) -> Path:
+    """Draws curve.png: success in training and on the validation panel, over steps."""
+    lines = read_metrics(directory)
+    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
+    for name, label in (("train/success", "training rollouts, temperature 1"), ("eval/success", "validation panel")):
+        points = [(line["step"], line[name]) for line in lines if name in line]
+        axes.plot(*zip(*points, strict=True), marker="o" if name.startswith("eval") else None, label=label)
+    axes.set(xlabel="step", ylabel="share of games won", ylim=(0, 1))
+    axes.legend(frameon=False)
+    path = directory / "curve.png"
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+    return path

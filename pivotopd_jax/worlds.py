@@ -1,0 +1,31 @@
+"""Environments by name, each with its words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pivotopd_jax.envs.alfworld.world import AlfWorld
+from pivotopd_jax.envs.protocol import World
+from pivotopd_jax.prompts.alfworld import AlfWorldWording
+from pivotopd_jax.prompts.prompter import Wording
+
+
+def _alfworld(options: Any) -> tuple[World, Wording]:
+    distractors = options.distractors if options.distractors >= 0 else None
+    world = AlfWorld(options.source or None, receptacles=options.receptacles or None, distractors=distractors)
+    return world, AlfWorldWording()
+
+
+WORLDS: Mapping[str, Callable[[Any], tuple[World, Wording]]] = {"alfworld": _alfworld}
+
+
+def make_world(options: Any) -> tuple[World, Wording]:
+    """The world that `config.world` describes.
+
+    Raises:
+        ValueError: there is no such world, or its data are missing.
+    """
+    if options.name not in WORLDS:
+        raise ValueError(f"world {options.name!r} is not known; choose one of {', '.join(WORLDS)}")
+    return WORLDS[options.name](options)

@@ -1,0 +1,48 @@
+"""Responses are untrusted: exactly one action, outside the thinking part."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pivotopd_jax.prompts.actions import format_action, is_mismatch, normalise, parse_action
+
+
+@pytest.mark.parametrize(
+    ("response", "action"),
+    [
+        ("<action>go to shelf 1</action>", "go to shelf 1"),
+        ("<think>maybe <action>look</action>?</think> <action> open drawer 2 </action>", "open drawer 2"),
+        ("<action>a</action><action>b</action>", None),
+        ("<action>a<action>b</action>", None),
+        ("<action>a</action></action>", None),
+        ("<think><action>a</action>", None),
+        ("no thinking ended </think><action>a</action>", None),
+        ("<action></action>", None),
+        ("<action>one\ntwo</action>", None),
+        ("<action>" + "x" * 401 + "</action>", None),
+        ("go to shelf 1", None),
+        ("", None),
+    ],
+)
+def test_parse(response, action):
+    assert parse_action(response) == action
+
+
+@given(st.text())
+def test_any_text_is_read_without_an_error(text):
+    action = parse_action(text)
+    assert action is None or (action == action.strip() and "\n" not in action)
+
+
+@given(st.text(alphabet=st.characters(exclude_characters="<>\n\r"), min_size=1, max_size=40).map(str.strip))
+def test_format_and_parse_are_inverse(action):
+    assert parse_action(format_action(action)) == (action or None)
+
+
+def test_mismatch_ignores_case_and_white_space():
+    assert normalise("  Go  to\tShelf 1 ") == "go to shelf 1"
+    assert not is_mismatch("Go to  shelf 1", "go to shelf 1")
+    assert is_mismatch("go to shelf 2", "go to shelf 1")
+    assert is_mismatch(None, "go to shelf 1")

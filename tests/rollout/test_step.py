@@ -1,0 +1,222 @@
+"""From trajectories to advantages: pivots, recoveries, views and the invariants of a step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from toy_student import Scripted
+from ml_collections import ConfigDict
+
+from pivotopd_jax.learner.learner import Learner, make_mesh, make_optimizer
+from pivotopd_jax.methods import make_method
+from pivotopd_jax.methods.method import Annotation, Recovery
+from pivotopd_jax.prompts.hints import action_hint
+from pivotopd_jax.prompts.prompter import PrivilegedPrompt
+from pivotopd_jax.records import PLAIN
+from pivotopd_jax.rollout.annotate import annotate
+from pivotopd_jax.rollout.collect import fresh_starts, play
+from pivotopd_jax.rollout.extend import extend
+from pivotopd_jax.rollout.packing import Scored, pack
+from pivotopd_jax.rollout.rows import batch_rows, rollout_rows, score_views
+from pivotopd_jax.teachers.symbolic import SymbolicTeacher
+
+KNOBS = ConfigDict(
+    {
+        "normalization": "mean_std", "max_actions": 5, "recovery_depth": 1, "recovery_limit": 64,
+        "recovery_weight": 1.0, "recovery_clip": 5.0, "preventive_weight": 0.5, "lesson_weight": 0.0,
+    }
+)  # fmt: skip
+LENGTH = 256
+
+
+def forced(toy, actions: list[str], prize: int = 1, max_turns: int = 9):
+    script = iter(actions)
+    starts = fresh_starts(toy.world, toy.prompter, toy.world.tasks("train")[prize : prize + 1], rollouts=1, max_turns=max_turns)
+    return play(None, starts, temperature=1.0, seed=0, concurrency=1, behaviour=lambda episode: next(script))[0]
+
+
+@pytest.fixture
+def wasteful(toy):
+    """Finds the prize in cell 1, walks on, comes back and grabs it: turn 1 is the mistake."""
+    return forced(toy, ["right", "right", "left", "grab"])
+
+
+def teacher(toy, **options) -> SymbolicTeacher:
+    return SymbolicTeacher(toy.world.planner, **options)
+
+
+def test_the_mistake_is_named_and_nothing_else(toy, wasteful):
+    notes = annotate(teacher(toy), [wasteful], Annotation(), seed=0)
+    assert [(n.turn, n.gold_action, n.pivotal) for n in notes] == [(1, "grab", True)]
+
+
+def test_every_turn_and_random_turns(toy, wasteful):
+    every = annotate(teacher(toy), [wasteful], Annotation(turns="every"), seed=0)
+    assert [(n.turn, n.pivotal) for n in every] == [(0, False), (1, True), (2, False), (3, False)]
+    drawn = {tuple(n.turn for n in annotate(teacher(toy), [wasteful], Annotation(turns="random"), seed=s)) for s in range(20)}
+    assert all(len(turns) == 1 for turns in drawn)
+    assert len(drawn) > 1
+
+
+def test_a_fallible_teacher_errs_at_its_rate_and_repeatably(toy):
+    trajectories = [forced(toy, ["right", "right", "left", "grab"]) for _ in range(3)]
+    sure, fallible = teacher(toy), teacher(toy, error_rate=1.0)
+    right = annotate(sure, trajectories, Annotation(turns="every"), seed=0)
+    wrong = annotate(fallible, trajectories, Annotation(turns="every"), seed=0)
+    assert all(r.gold_action != w.gold_action for r, w in zip(right, wrong, strict=True))
+    assert wrong == annotate(teacher(toy, error_rate=1.0), trajectories, Annotation(turns="every"), seed=1)
+
+
+def recover(toy, trajectory, responses, depth=1, **options):
+    policy = Scripted(toy.prompter.chat, responses)
+    notes = annotate(teacher(toy), [trajectory], Annotation(), seed=0)
+    rows, outcomes = extend(
+        policy, teacher(toy), toy.world, toy.prompter, [trajectory], notes, Recovery(depth, **options),
+        temperature=1.0, seed=0,
+    )  # fmt: skip
+    return rows, outcomes, policy
+
+
+def test_a_recovery_row_is_sampled_with_the_hint_and_trained_without(toy, wasteful):
+    rows, outcomes, policy = recover(toy, wasteful, ["<action>left</action>"])
+    (row,) = rows
+    assert outcomes == {"rows": 1, "followed": 1}
+    np.testing.assert_array_equal(row.context_ids, wasteful.turns[2].context_ids)
+    expected = toy.prompter.context(wasteful.turns[:2], wasteful.turns[2].observation, action_hint("left"))
+    np.testing.assert_array_equal(row.views["hinted"], expected)
+    np.testing.assert_array_equal(policy.asked[0].context_ids, expected)
+    toy.prompter.assert_unprivileged(row.context_ids)
+    with pytest.raises(PrivilegedPrompt, match="holds a privileged hint"):
+        toy.prompter.assert_unprivileged(row.views["hinted"])
+
+
+def test_two_recovery_turns_follow_the_action_that_was_said(toy, wasteful):
+    rows, outcomes, _ = recover(toy, wasteful, ["<action>right</action>", "<action>left</action>"], depth=2)
+    assert outcomes == {"rows": 2, "differed": 1, "followed": 1}
+    text = toy.prompter.chat.tokenizer.decode(rows[1].context_ids)
+    assert "cell 3" in text  # the student's own step led there, not the named one
+    assert [row.turn for row in rows] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("response", "outcome"),
+    [("left", "no_action_said"), ("<think>as suggested</think><action>left</action>", "leaked")],
+)
+def test_what_does_not_count(toy, wasteful, response, outcome):
+    rows, outcomes, _ = recover(toy, wasteful, [response], depth=2)
+    assert rows == []
+    assert outcomes == {outcome: 1}
+
+
+def test_a_mistake_in_the_last_turn_has_no_recorded_context_after_it(toy):
+    trajectory = forced(toy, ["right", "right"], max_turns=2)
+    rows, _, policy = recover(toy, trajectory, [])
+    assert rows == []
+    assert policy.asked == []
+
+
+def make_learner(toy) -> Learner:
+    optimizer = make_optimizer(1e-3, warmup_steps=1, max_grad_norm=1.0)
+    return Learner(toy.graphdef, optimizer, make_mesh(), micro_batch_tokens=512)
+
+
+def shaped(toy, trajectories, knobs, name="pivotopd", extra=()):
+    method = make_method(name, knobs)
+    learner = make_learner(toy)
+    notes = annotate(teacher(toy), trajectories, method.annotation, seed=0)
+    rows = [*rollout_rows(trajectories, notes, method, toy.prompter), *extra]
+    batch, packed = batch_rows(rows, length=LENGTH)
+    views = score_views(lambda p: learner.score(toy.params, p), rows, packed, method.views, length=LENGTH)
+    batch = batch._replace(old_log_probs=views[PLAIN], reference_log_probs=views[PLAIN])
+    return learner, batch._replace(advantages=np.asarray(method.shape(batch, views), np.float32)), rows, packed, views
+
+
+def group(toy):
+    """Two rollouts of one task, one of which fails."""
+    return [forced(toy, ["right", "right", "left", "grab"]), forced(toy, ["right", "right", "right"], max_turns=3)]
+
+
+def test_views_equal_separate_passes(toy):
+    trajectories = group(toy)
+    extra, _, _ = recover(toy, trajectories[0], ["<action>left</action>"])
+    learner, _, rows, packed, views = shaped(toy, trajectories, KNOBS, extra=extra)
+    for view in (PLAIN, "hinted"):
+        for row, got in zip(rows, packed.gather(views[view]), strict=True):
+            context = row.views.get(view, row.context_ids)
+            alone = pack([Scored(0, context, row.response_ids)], length=LENGTH)
+            (expected,) = alone.gather(learner.score(toy.params, alone))
+            np.testing.assert_allclose(got, expected, atol=1e-5)
+
+
+def test_all_weights_zero_is_grpo_to_the_bit(toy):
+    knobs = ConfigDict({**KNOBS, "recovery_depth": 0, "preventive_weight": 0.0, "recovery_weight": 0.0})
+    results = []
+    for name in ("pivotopd", "grpo"):
+        learner, batch, *_ = shaped(toy, group(toy), knobs, name)
+        state, metrics = learner.update(learner.init(toy.params), batch)
+        results.append((batch.advantages.tobytes(), metrics["loss"], metrics["grad_norm"]))
+        del state
+    assert results[0] == results[1]
+
+
+def test_an_all_fail_group_still_learns_from_recoveries(toy):
+    failed = [forced(toy, ["right", "right", "left"], max_turns=3) for _ in range(2)]
+    extra, _, _ = recover(toy, failed[0], ["<action>left</action>"])
+    learner, batch, *_ = shaped(toy, failed, ConfigDict({**KNOBS, "preventive_weight": 0.0}), extra=extra)
+    assert not batch.reward_advantages.any()
+    assert not batch.advantages[~batch.recovery].any()
+    _, metrics = learner.update(learner.init(toy.params), batch)
+    assert metrics["grad_norm"] > 1e-4
+
+
+def test_recovery_tokens_carry_the_clipped_advantage_and_nothing_else(toy):
+    trajectories = group(toy)
+    extra, _, _ = recover(toy, trajectories[0], ["<action>left</action>"])
+    knobs = ConfigDict({**KNOBS, "recovery_clip": 0.01, "recovery_weight": 3.0})
+    _, batch, _, _, views = shaped(toy, trajectories, knobs, extra=extra)
+    difference = views["hinted"] - views[PLAIN]
+    expected = 3.0 * np.clip(difference, -0.01, 0.01)
+    np.testing.assert_allclose(batch.advantages[batch.recovery], expected[batch.recovery], rtol=1e-6)
+    pivotal = batch.pivotal & ~batch.recovery
+    np.testing.assert_allclose(
+        batch.advantages[pivotal], (batch.reward_advantages + 0.5 * difference)[pivotal], rtol=1e-5
+    )
+    rest = batch.mask & ~batch.pivotal & ~batch.recovery
+    np.testing.assert_array_equal(batch.advantages[rest], batch.reward_advantages[rest])
+
+
+def test_recovery_rows_enter_no_group_statistic(toy):
+    trajectories = group(toy)
+    extra, _, _ = recover(toy, trajectories[0], ["<action>left</action>"])
+    _, without, _, packed_without, _ = shaped(toy, trajectories, KNOBS)
+    _, with_, rows, packed_with, _ = shaped(toy, trajectories, KNOBS, extra=extra)
+    own = packed_with.gather(with_.reward_advantages)
+    for before, after in zip(packed_without.gather(without.reward_advantages), own, strict=False):
+        np.testing.assert_array_equal(before, after)
+    assert not own[-1].any()
+    assert len(rows) == len(own)
+
+
+@pytest.mark.parametrize("change", ["row length", "micro-batch", "order"])
+def test_layout_changes_neither_loss_nor_gradient(toy, change):
+    trajectories = group(toy)
+    extra, _, _ = recover(toy, trajectories[0], ["<action>left</action>"])
+    learner, _, rows, *_ = shaped(toy, trajectories, KNOBS, extra=extra)
+    method = make_method("pivotopd", KNOBS)
+
+    def update(rows, length, micro):
+        learner.micro_batch_tokens = micro
+        batch, packed = batch_rows(rows, length=length)
+        views = score_views(lambda p: learner.score(toy.params, p), rows, packed, method.views, length=length)
+        batch = batch._replace(old_log_probs=views[PLAIN], reference_log_probs=views[PLAIN])
+        batch = batch._replace(advantages=np.asarray(method.shape(batch, views), np.float32))
+        return learner.update(learner.init(toy.params), batch)[1]
+
+    expected = update(rows, LENGTH, 4 * LENGTH)
+    changed = {
+        "row length": lambda: update(rows, 2 * LENGTH, 4 * LENGTH),
+        "micro-batch": lambda: update(rows, 128 if toy.prompter.style == "windowed" else LENGTH, LENGTH),
+        "order": lambda: update(rows[::-1], LENGTH, 4 * LENGTH),
+    }[change]()
+    for name in ("loss", "grad_norm", "kl_reference"):
+        np.testing.assert_allclose(changed[name], expected[name], rtol=2e-5, atol=1e-7)
