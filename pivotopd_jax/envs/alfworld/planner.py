@@ -11,8 +11,8 @@ from pivotopd_jax.envs.alfworld.engine import AlfWorldSnapshot, won
 from pivotopd_jax.envs.alfworld.exploration import look_for, put_down
 from pivotopd_jax.envs.alfworld.games import Game, State
 from pivotopd_jax.envs.alfworld.reading import Reading, read
-from pivotopd_jax.envs.alfworld.search import Distances
-from pivotopd_jax.envs.alfworld.situation import HAND_PLAIN, LAMP, LIT, OTHER, Aim, Code, Situation
+from pivotopd_jax.envs.alfworld.search import Distances, Edge
+from pivotopd_jax.envs.alfworld.situation import HAND_PLAIN, LAMP, LIT, OTHER, Aim, Code
 
 _EVERYTHING = -1
 
@@ -71,14 +71,16 @@ class AlfWorldPlanner:
         commands = (
             command
             for edge in self._distances.best_edges(aim, reading.situation())
-            for command in commands_of(game, state, reading, edge, self._entrances(aim, edge.after))
+            for command in commands_of(game, state, reading, edge, self._entrances(aim, edge))
         )
         return min(commands, key=natural_order, default=None)
 
-    def _entrances(self, aim: Aim, situation: Situation) -> set[Code]:
-        """The receptacles that are used next; by their names one goes to where they are."""
-        used = {code for edge in self._distances.best_edges(aim, situation) for code in edge.target}
-        return used or {code for code in situation.here if code & LIT}
+    def _entrances(self, aim: Aim, edge: Edge) -> set[Code]:
+        """Of a place gone to, the receptacles that are used there next, by whose names one goes there."""
+        if edge.verb != "go":
+            return set()
+        used = {code for onward in self._distances.best_edges(aim, edge.after) for code in onward.target}
+        return used or {code for code in edge.after.here if code & LIT}
 
     def _explore(self, game: Game, state: State, reading: Reading, known: int) -> str | None:
         """What to do when what is known does not suffice."""
