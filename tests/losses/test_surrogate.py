@@ -74,6 +74,7 @@ def test_aggregations_by_hand():
     np.testing.assert_allclose(aggregate(values, mask, aggregation="sequence_mean"), (1.5 + 5) / 2)
     np.testing.assert_allclose(aggregate(values, mask, aggregation="constant", constant=10), (0.3 + 0.5) / 2)
     np.testing.assert_allclose(aggregate(values, mask, denominator=16), 8 / 16)
+    np.testing.assert_allclose(aggregate(values, mask, denominator=0.5), 16)
     np.testing.assert_allclose(aggregate(values, mask, aggregation="sequence_mean", denominator=5), 6.5 / 5)
     np.testing.assert_allclose(aggregate(values, mask, aggregation="constant", denominator=4), 8 / 4)
 
