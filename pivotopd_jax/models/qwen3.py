@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,10 +18,15 @@ from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jax.typing import DTypeLike
 
-Cache = tuple[tuple[jax.Array, jax.Array], ...]
+from pivotopd_jax.models.qwen3_config import INITIAL_STDDEV, Qwen3Config
+
+Cache = tuple["KeyValue", ...]
 """Keys and values of every layer, each `[batch, capacity, num_kv_heads, head_dim]`; keys are stored rotated."""
 
-INITIAL_STDDEV = 0.02
+KeyValue = tuple[jax.Array, jax.Array]
+
+FEW_KV_HEADS = 2
+"""Up to so many key/value heads decoding reads the cache as it lies, see `_attend_once`."""
 
 PARTITION_RULES: Mapping[str, PartitionSpec] = {
     "embed_tokens": PartitionSpec("tensor", "fsdp"),
@@ -43,129 +47,18 @@ PARTITION_RULES: Mapping[str, PartitionSpec] = {
 """Mesh axes of each parameter, by the last part of its path."""
 
 
-@dataclass(frozen=True)
-class Qwen3Config:
-    """Sizes of a dense Qwen3.
+class Where(NamedTuple):
+    """Where the tokens of a call stand: what all layers need to know besides the activations.
 
     Attributes:
-        vocab_size: rows of the embedding; may exceed the tokenizer's vocabulary.
-        hidden_size: width of the residual stream.
-        intermediate_size: width of the gated feed-forward layer.
-        num_layers: decoder layers.
-        num_heads: query heads.
-        num_kv_heads: key/value heads; divides `num_heads`.
-        head_dim: width of one head, even.
-        rope_theta: base of the rotary angles.
-        rms_norm_eps: added to the mean square in every norm.
-        tie_embeddings: logits use the embedding matrix instead of a head of their own.
-        max_positions: longest sequence the model was made for, in tokens.
+        angles: cosines and sines from `rotary_angles`.
+        bias: `[batch, length, keys]` float32 from `mask_bias`.
+        write_at: `[batch]` int32, first cache slot to write to; None without a cache.
     """
 
-    vocab_size: int
-    hidden_size: int
-    intermediate_size: int
-    num_layers: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    rope_theta: float
-    rms_norm_eps: float
-    tie_embeddings: bool
-    max_positions: int
-
-    def __post_init__(self) -> None:
-        if self.num_heads % self.num_kv_heads:
-            raise ValueError(f"num_heads={self.num_heads} is not a multiple of num_kv_heads={self.num_kv_heads}")
-        if self.head_dim % 2:
-            raise ValueError(f"head_dim={self.head_dim} is odd; rotary embedding needs an even number")
-
-    @classmethod
-    def from_dict(cls, hf_config: Mapping[str, Any]) -> Qwen3Config:
-        """Reads the contents of a HuggingFace `config.json`, of transformers 4 or 5.
-
-        Raises:
-            ValueError: a key is missing, or asks for something this model does not do; names the key.
-        """
-        _check_supported(hf_config)
-        num_heads = _required(hf_config, "num_attention_heads")
-        return cls(
-            vocab_size=_required(hf_config, "vocab_size"),
-            hidden_size=_required(hf_config, "hidden_size"),
-            intermediate_size=_required(hf_config, "intermediate_size"),
-            num_layers=_required(hf_config, "num_hidden_layers"),
-            num_heads=num_heads,
-            num_kv_heads=hf_config.get("num_key_value_heads") or num_heads,
-            head_dim=hf_config.get("head_dim") or 128,
-            rope_theta=_rope_theta(hf_config),
-            rms_norm_eps=hf_config.get("rms_norm_eps", 1e-6),
-            tie_embeddings=hf_config.get("tie_word_embeddings", False),
-            max_positions=hf_config.get("max_position_embeddings", 32768),
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The architecture part of a HuggingFace `config.json`, readable by transformers 4 and 5."""
-        return {
-            "architectures": ["Qwen3ForCausalLM"],
-            "model_type": "qwen3",
-            "vocab_size": self.vocab_size,
-            "hidden_size": self.hidden_size,
-            "intermediate_size": self.intermediate_size,
-            "num_hidden_layers": self.num_layers,
-            "num_attention_heads": self.num_heads,
-            "num_key_value_heads": self.num_kv_heads,
-            "head_dim": self.head_dim,
-            "hidden_act": "silu",
-            "attention_bias": False,
-            "attention_dropout": 0.0,
-            "use_sliding_window": False,
-            "sliding_window": None,
-            "rope_theta": self.rope_theta,
-            "rope_parameters": {"rope_type": "default", "rope_theta": self.rope_theta},
-            "rms_norm_eps": self.rms_norm_eps,
-            "tie_word_embeddings": self.tie_embeddings,
-            "max_position_embeddings": self.max_positions,
-            "initializer_range": INITIAL_STDDEV,
-        }
-
-
-def _required(hf_config: Mapping[str, Any], key: str) -> Any:
-    if hf_config.get(key) is None:
-        raise ValueError(f"the model config has no {key!r}")
-    return hf_config[key]
-
-
-def _check_supported(hf_config: Mapping[str, Any]) -> None:
-    """Raises for every switch of HuggingFace's Qwen3 that would change the computation."""
-    for key, default, supported in (
-        ("model_type", None, "qwen3"),
-        ("hidden_act", "silu", "silu"),
-        ("attention_bias", False, False),
-    ):
-        if hf_config.get(key, default) != supported:
-            raise ValueError(f"{key}={hf_config.get(key)!r} in the model config; only {supported!r} is supported")
-    _check_full_attention(hf_config)
-    for key in ("rope_scaling", "rope_parameters"):
-        rope = hf_config.get(key) or {}
-        rope_type = rope.get("rope_type", rope.get("type", "default"))
-        if rope_type != "default":
-            raise ValueError(f"{key} asks for rope type {rope_type!r} in the model config; only 'default' is supported")
-
-
-def _check_full_attention(hf_config: Mapping[str, Any]) -> None:
-    layer_types = hf_config.get("layer_types") or ()
-    if any(layer_type != "full_attention" for layer_type in layer_types):
-        raise ValueError(f"layer_types={list(layer_types)!r} in the model config; only 'full_attention' is supported")
-    in_use = hf_config.get("use_sliding_window", False) and hf_config.get("sliding_window") is not None
-    first_sliding = hf_config.get("max_window_layers", 28)
-    if in_use and not layer_types and first_sliding < _required(hf_config, "num_hidden_layers"):
-        raise ValueError("use_sliding_window=True in the model config; sliding-window attention is not supported")
-
-
-def _rope_theta(hf_config: Mapping[str, Any]) -> float:
-    theta = (hf_config.get("rope_parameters") or {}).get("rope_theta", hf_config.get("rope_theta"))
-    if theta is None:
-        raise ValueError("the model config has no 'rope_theta', neither at top level nor in 'rope_parameters'")
-    return float(theta)
+    angles: tuple[jax.Array, jax.Array]
+    bias: jax.Array
+    write_at: jax.Array | None
 
 
 def _matrix(rngs: nnx.Rngs, shape: tuple[int, int], dtype: DTypeLike) -> nnx.Param:
@@ -199,25 +92,59 @@ def rotate(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
     return rotated.astype(x.dtype)
 
 
-def attend(query: jax.Array, key: jax.Array, value: jax.Array, mask: jax.Array) -> jax.Array:
+def attend(query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array) -> jax.Array:
     """Grouped-query attention.
 
     Args:
         query: `[batch, length, num_heads, head_dim]`.
         key: `[batch, keys, num_kv_heads, head_dim]`.
         value: like `key`.
-        mask: `[batch, length, keys]` bool. A query that may see nothing gets the mean of all values, never NaN.
+        bias: `[batch, length, keys]` float32, see `mask_bias`.
 
     Returns:
-        `[batch, length, num_heads * head_dim]`, of the query's dtype.
+        `[batch, length, num_heads, head_dim]`, of the query's dtype.
     """
     batch, length, num_heads, head_dim = query.shape
     num_kv_heads = key.shape[2]
-    grouped = query.reshape(batch, length, num_kv_heads, num_heads // num_kv_heads, head_dim) / math.sqrt(head_dim)
-    scores = jnp.einsum("blkgd,bskd->bkgls", grouped, key, preferred_element_type=jnp.float32)
-    scores = jnp.where(mask[:, None, None], scores, jnp.finfo(jnp.float32).min)
-    weights = jax.nn.softmax(scores, axis=-1).astype(value.dtype)
-    return jnp.einsum("bkgls,bskd->blkgd", weights, value).reshape(batch, length, num_heads * head_dim)
+    query = (query / math.sqrt(head_dim)).reshape(batch, length, num_kv_heads, -1, head_dim)
+    if length == 1 and num_kv_heads <= FEW_KV_HEADS:
+        return _attend_once(query[:, 0], key, value, bias).reshape(query.shape[0], 1, num_heads, head_dim)
+    query, key, value = query.transpose(0, 2, 3, 1, 4), key.transpose(0, 2, 1, 3), value.transpose(0, 2, 1, 3)
+    return _attend_grouped(query, key, value, bias).transpose(0, 3, 1, 2, 4).reshape(batch, length, num_heads, head_dim)
+
+
+def mask_bias(mask: jax.Array) -> jax.Array:
+    """What to add to attention scores: 0 where `mask` is true, the lowest float32 elsewhere.
+
+    Finite, so that a query that may see nothing gets the mean of all values, never NaN.
+    """
+    return jnp.where(mask, jnp.float32(0.0), jnp.finfo(jnp.float32).min)
+
+
+def _attend_grouped(query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array) -> jax.Array:
+    """Attention of scaled queries `[batch, kv, group, length, dim]` to keys and values `[batch, kv, keys, dim]`."""
+    batch, num_kv_heads, group, length, head_dim = query.shape
+    # The queries that share a key head are rows of one matrix: plain batched products are what XLA does fastest.
+    rows = query.reshape(batch, num_kv_heads, group * length, head_dim)
+    scores = jnp.einsum("bkrd,bksd->bkrs", rows, key, preferred_element_type=jnp.float32)
+    scores = scores.reshape(batch, num_kv_heads * group, length, -1) + bias[:, None]
+    weights = jax.nn.softmax(scores, axis=-1).astype(value.dtype).reshape(batch, num_kv_heads, group * length, -1)
+    return jnp.einsum("bkrs,bksd->bkrd", weights, value).reshape(query.shape)
+
+
+def _attend_once(query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array) -> jax.Array:
+    """Attention of one scaled query `[batch, kv, group, dim]` per sequence.
+
+    Each query is laid over the keys of all heads with zeros outside its own. That multiplies the arithmetic by
+    `num_kv_heads`, but keys and values are read as they lie in the cache: transposing them would cost more.
+    """
+    batch, num_kv_heads, group, head_dim = query.shape
+    own = jnp.eye(num_kv_heads, dtype=query.dtype)[:, None, :, None]
+    rows = (query[:, :, :, None] * own).reshape(batch, num_kv_heads * group, -1)
+    key, value = (x.reshape(batch, -1, num_kv_heads * head_dim) for x in (key, value))
+    scores = jnp.einsum("brc,bsc->brs", rows, key, preferred_element_type=jnp.float32) + bias
+    output = jnp.einsum("brs,bsc->brc", jax.nn.softmax(scores, axis=-1).astype(value.dtype), value)
+    return jnp.sum(output.reshape(batch, num_kv_heads, group, num_kv_heads, head_dim) * own, axis=3)
 
 
 def write_cache(cache: jax.Array, new: jax.Array, write_at: jax.Array) -> jax.Array:
@@ -227,7 +154,7 @@ def write_cache(cache: jax.Array, new: jax.Array, write_at: jax.Array) -> jax.Ar
     """
     batch, length = new.shape[:2]
     slots = write_at[:, None] + jnp.arange(length)
-    return cache.at[jnp.arange(batch)[:, None], slots].set(new, mode="drop", unique_indices=True)
+    return cache.at[jnp.arange(batch)[:, None], slots].set(new.astype(cache.dtype), mode="drop", unique_indices=True)
 
 
 class Attention(nnx.Module):
@@ -243,29 +170,21 @@ class Attention(nnx.Module):
         self.q_norm = _ones(config.head_dim, dtype)
         self.k_norm = _ones(config.head_dim, dtype)
 
-    def __call__(
-        self,
-        x: jax.Array,
-        angles: tuple[jax.Array, jax.Array],
-        mask: jax.Array,
-        cached: tuple[jax.Array, jax.Array] | None,
-        write_at: jax.Array | None,
-    ) -> tuple[jax.Array, tuple[jax.Array, jax.Array] | None]:
-        query, key, value = self._project(x, angles)
-        if cached is not None:
-            assert write_at is not None
-            cached = write_cache(cached[0], key, write_at), write_cache(cached[1], value, write_at)
-            key, value = (entry[:, : mask.shape[-1]] for entry in cached)
-        return attend(query, key, value, mask) @ self.o_proj[...], cached
+    def __call__(self, x: jax.Array, where: Where, cached: KeyValue | None) -> tuple[jax.Array, KeyValue | None]:
+        """Attention output for `x [batch * length, hidden_size]`, and this layer's cache as written to."""
+        batch, length = where.bias.shape[:2]
+        query, key, value = self._project(x, where)
+        if cached is not None and where.write_at is not None:
+            cached = write_cache(cached[0], key, where.write_at), write_cache(cached[1], value, where.write_at)
+            key, value = (entry[:, : where.bias.shape[2]].astype(x.dtype) for entry in cached)
+        return attend(query, key, value, where.bias).reshape(batch * length, -1) @ self.o_proj[...], cached
 
-    def _project(self, x: jax.Array, angles: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
-        eps = self.config.rms_norm_eps
-        query, key, value = (
-            (x @ matrix[...]).reshape(*x.shape[:2], -1, self.config.head_dim)
-            for matrix in (self.q_proj, self.k_proj, self.v_proj)
-        )
-        query = rotate(rms_norm(query, self.q_norm[...], eps), *angles)
-        key = rotate(rms_norm(key, self.k_norm[...], eps), *angles)
+    def _project(self, x: jax.Array, where: Where) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Rotated queries, rotated keys and values, each `[batch, length, heads, head_dim]`."""
+        shape, eps = (*where.bias.shape[:2], -1, self.config.head_dim), self.config.rms_norm_eps
+        query, key, value = ((x @ w[...]).reshape(shape) for w in (self.q_proj, self.k_proj, self.v_proj))
+        query = rotate(rms_norm(query, self.q_norm[...], eps), *where.angles)
+        key = rotate(rms_norm(key, self.k_norm[...], eps), *where.angles)
         return query, key, value
 
 
@@ -291,16 +210,8 @@ class DecoderLayer(nnx.Module):
         self.post_attention_layernorm = _ones(config.hidden_size, dtype)
         self.mlp = FeedForward(config, rngs=rngs, dtype=dtype)
 
-    def __call__(
-        self,
-        x: jax.Array,
-        angles: tuple[jax.Array, jax.Array],
-        mask: jax.Array,
-        cached: tuple[jax.Array, jax.Array] | None,
-        write_at: jax.Array | None,
-    ) -> tuple[jax.Array, tuple[jax.Array, jax.Array] | None]:
-        normed = rms_norm(x, self.input_layernorm[...], self.eps)
-        attended, cached = self.self_attn(normed, angles, mask, cached, write_at)
+    def __call__(self, x: jax.Array, where: Where, cached: KeyValue | None) -> tuple[jax.Array, KeyValue | None]:
+        attended, cached = self.self_attn(rms_norm(x, self.input_layernorm[...], self.eps), where, cached)
         x = x + attended
         return x + self.mlp(rms_norm(x, self.post_attention_layernorm[...], self.eps)), cached
 
@@ -347,23 +258,25 @@ class Qwen3(nnx.Module):
         """
         _check_call(tokens, positions, mask, cache, write_at)
         angles = rotary_angles(positions, self.config.head_dim, self.config.rope_theta)
-        x = self.embed_tokens[...][tokens]
+        # Behind the barrier they are computed once; XLA would otherwise repeat them in every layer that reads them.
+        angles, bias = jax.lax.optimization_barrier((angles, mask_bias(mask)))
+        where = Where(angles, bias, write_at)
+        # Rows of one matrix, not [batch, length]: XLA's CPU backend takes twice as long for the gradients otherwise.
+        x = self.embed_tokens[...][tokens.reshape(-1)]
         written = []
         for index, layer in enumerate(self.layers):
             run = jax.checkpoint(layer) if remat else layer
-            x, cached = run(x, angles, mask, None if cache is None else cache[index], write_at)
+            x, cached = run(x, where, None if cache is None else cache[index])
             written.append(cached)
-        hidden = rms_norm(x, self.norm[...], self.config.rms_norm_eps)
+        hidden = rms_norm(x, self.norm[...], self.config.rms_norm_eps).reshape(*tokens.shape, -1)
         return hidden, None if cache is None else tuple(written)
 
     def logits(self, hidden: jax.Array) -> jax.Array:
         """Next-token logits `[..., vocab_size]` float32 of `hidden` `[..., hidden_size]`."""
-        if self.config.tie_embeddings:
-            head, axis = self.embed_tokens[...], 1
-        else:
-            head, axis = self.lm_head[...], 0
-        contracting = (((hidden.ndim - 1,), (axis,)), ((), ()))
-        return jax.lax.dot_general(hidden, head, contracting, preferred_element_type=jnp.float32)
+        head = self.embed_tokens[...].T if self.config.tie_embeddings else self.lm_head[...]
+        rows = hidden.reshape(-1, self.config.hidden_size)
+        logits = jnp.matmul(rows, head, preferred_element_type=jnp.float32)
+        return logits.reshape(*hidden.shape[:-1], self.config.vocab_size)
 
 
 def _check_call(

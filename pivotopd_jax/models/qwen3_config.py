@@ -1,0 +1,134 @@
+"""Sizes of a dense Qwen3, read from and written as a HuggingFace `config.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+INITIAL_STDDEV = 0.02
+
+
+@dataclass(frozen=True)
+class Qwen3Config:
+    """Sizes of a dense Qwen3.
+
+    Attributes:
+        vocab_size: rows of the embedding; may exceed the tokenizer's vocabulary.
+        hidden_size: width of the residual stream.
+        intermediate_size: width of the gated feed-forward layer.
+        num_layers: decoder layers.
+        num_heads: query heads.
+        num_kv_heads: key/value heads; divides `num_heads`.
+        head_dim: width of one head, even.
+        rope_theta: base of the rotary angles.
+        rms_norm_eps: added to the mean square in every norm.
+        tie_embeddings: logits use the embedding matrix instead of a head of their own.
+        max_positions: longest sequence the model was made for, in tokens.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    rope_theta: float
+    rms_norm_eps: float
+    tie_embeddings: bool
+    max_positions: int
+
+    def __post_init__(self) -> None:
+        if self.num_heads % self.num_kv_heads:
+            raise ValueError(f"num_heads={self.num_heads} is not a multiple of num_kv_heads={self.num_kv_heads}")
+        if self.head_dim % 2:
+            raise ValueError(f"head_dim={self.head_dim} is odd; rotary embedding needs an even number")
+
+    @classmethod
+    def from_dict(cls, hf_config: Mapping[str, Any]) -> Qwen3Config:
+        """Reads the contents of a HuggingFace `config.json`, of transformers 4 or 5.
+
+        Raises:
+            ValueError: a key is missing, or asks for something this model does not do; names the key.
+        """
+        _check_supported(hf_config)
+        num_heads = _required(hf_config, "num_attention_heads")
+        return cls(
+            vocab_size=_required(hf_config, "vocab_size"),
+            hidden_size=_required(hf_config, "hidden_size"),
+            intermediate_size=_required(hf_config, "intermediate_size"),
+            num_layers=_required(hf_config, "num_hidden_layers"),
+            num_heads=num_heads,
+            num_kv_heads=hf_config.get("num_key_value_heads") or num_heads,
+            head_dim=hf_config.get("head_dim") or 128,
+            rope_theta=_rope_theta(hf_config),
+            rms_norm_eps=hf_config.get("rms_norm_eps", 1e-6),
+            tie_embeddings=hf_config.get("tie_word_embeddings", False),
+            max_positions=hf_config.get("max_position_embeddings", 32768),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The architecture part of a HuggingFace `config.json`, readable by transformers 4 and 5."""
+        return {
+            "architectures": ["Qwen3ForCausalLM"],
+            "model_type": "qwen3",
+            "vocab_size": self.vocab_size,
+            "hidden_size": self.hidden_size,
+            "intermediate_size": self.intermediate_size,
+            "num_hidden_layers": self.num_layers,
+            "num_attention_heads": self.num_heads,
+            "num_key_value_heads": self.num_kv_heads,
+            "head_dim": self.head_dim,
+            "hidden_act": "silu",
+            "attention_bias": False,
+            "attention_dropout": 0.0,
+            "use_sliding_window": False,
+            "sliding_window": None,
+            "rope_theta": self.rope_theta,
+            "rope_parameters": {"rope_type": "default", "rope_theta": self.rope_theta},
+            "rms_norm_eps": self.rms_norm_eps,
+            "tie_word_embeddings": self.tie_embeddings,
+            "max_position_embeddings": self.max_positions,
+            "initializer_range": INITIAL_STDDEV,
+        }
+
+
+def _required(hf_config: Mapping[str, Any], key: str) -> Any:
+    if hf_config.get(key) is None:
+        raise ValueError(f"the model config has no {key!r}")
+    return hf_config[key]
+
+
+def _check_supported(hf_config: Mapping[str, Any]) -> None:
+    """Raises for every switch of HuggingFace's Qwen3 that would change the computation."""
+    for key, default, supported in (
+        ("model_type", None, "qwen3"),
+        ("hidden_act", "silu", "silu"),
+        ("attention_bias", False, False),
+    ):
+        if hf_config.get(key, default) != supported:
+            raise ValueError(f"{key}={hf_config.get(key)!r} in the model config; only {supported!r} is supported")
+    _check_full_attention(hf_config)
+    for key in ("rope_scaling", "rope_parameters"):
+        rope = hf_config.get(key) or {}
+        rope_type = rope.get("rope_type", rope.get("type", "default"))
+        if rope_type != "default":
+            raise ValueError(f"{key} asks for rope type {rope_type!r} in the model config; only 'default' is supported")
+
+
+def _check_full_attention(hf_config: Mapping[str, Any]) -> None:
+    layer_types = hf_config.get("layer_types") or ()
+    if any(layer_type != "full_attention" for layer_type in layer_types):
+        raise ValueError(f"layer_types={list(layer_types)!r} in the model config; only 'full_attention' is supported")
+    in_use = hf_config.get("use_sliding_window", False) and hf_config.get("sliding_window") is not None
+    first_sliding = hf_config.get("max_window_layers", 28)
+    if in_use and not layer_types and first_sliding < _required(hf_config, "num_hidden_layers"):
+        raise ValueError("use_sliding_window=True in the model config; sliding-window attention is not supported")
+
+
+def _rope_theta(hf_config: Mapping[str, Any]) -> float:
+    theta = (hf_config.get("rope_parameters") or {}).get("rope_theta", hf_config.get("rope_theta"))
+    if theta is None:
+        raise ValueError("the model config has no 'rope_theta', neither at top level nor in 'rope_parameters'")
+    return float(theta)
