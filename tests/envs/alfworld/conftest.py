@@ -38,6 +38,10 @@ PROBLEM = """
   loc_bar_4 - location
   loc_bar_5 - location
   loc_bar_6 - location
+  CounterTopType - rtype DrawerType - rtype FridgeType - rtype MicrowaveType - rtype SideTableType - rtype
+  SinkType - rtype SinkBasinType - rtype
+  AppleType - otype BreadType - otype ButterKnifeType - otype ChairType - otype DeskLampType - otype KnifeType - otype
+  MugType - otype PlateType - otype SpoonType - otype StatueType - otype
 )
 (:init
   (atLocation agent1 loc_bar_0)
