@@ -1,13 +1,10 @@
-"""What the tests of ALFWorld share: a kitchen with every oddity of the real problems, and plans made without search."""
+"""What the tests of ALFWorld share: a hand-made kitchen with every oddity of the real problems."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from pivotopd_jax.envs.alfworld import engine
-from pivotopd_jax.envs.alfworld.games import Game, State, indices_of, parse_game
+from pivotopd_jax.envs.alfworld.games import Game, parse_game
 
 # Ids in sorted order get falling numbers: Drawer_bar_1 is "drawer 2". The drawers share a place; only drawer 2 opens.
 PROBLEM = """
@@ -122,45 +119,3 @@ class Kitchen:
 @pytest.fixture(scope="session")
 def kitchen() -> Kitchen:
     return Kitchen()
-
-
-def play(game: Game, state, *commands: str):
-    """Carries commands out, skipping those that are not needed (going to where one is, opening what is open)."""
-    for command in commands:
-        outcome = engine.apply(game, state, command)
-        if outcome is None:
-            assert command.split()[0] in ("go", "open"), f"{command!r} does not work in {game.id}"
-            continue
-        state = outcome[0]
-    return state
-
-
-def solve_game(game: Game):
-    """Plays a plan that needs no search; returns the final state."""
-    state, goal = game.initial, game.goal
-    target = indices_of(goal.receptacles)[0] if goal.receptacles else -1
-    places = {o: r for r, mask in enumerate(state.contents) for o in indices_of(mask)}
-    wanted = [o for o in places if goal.objects & game.pickupable & 1 << o]
-    wanted.sort(key=lambda o: -game.accepts[target] >> o & 1)
-    for o in wanted[: goal.count]:
-        name, source = game.object_names[o], game.receptacle_names[places[o]]
-        state = play(game, state, f"go to {source}", f"open {source}", f"take {name} from {source}")
-        if goal.lamps:
-            lamp = next(o for o in indices_of(goal.lamps) if o in places)
-            return play(game, state, f"go to {game.receptacle_names[places[lamp]]}", f"use {game.object_names[lamp]}")
-        stations = {"clean": game.sinks, "hot": game.microwaves, "cool": game.fridges}
-        if goal.property:
-            station = game.receptacle_names[indices_of(stations[goal.property])[0]]
-            verb = {"clean": "clean", "hot": "heat", "cool": "cool"}[goal.property]
-            state = play(game, state, f"go to {station}", f"{verb} {name} with {station}")
-        if engine.won(game, state):
-            return state
-        put = game.receptacle_names[target]
-        state = play(game, state, f"go to {put}", f"open {put}", f"move {name} to {put}")
-    return state
-
-
-@pytest.fixture(scope="session")
-def solve() -> Callable[[Game], State]:
-    """Plays a plan that needs no search; returns the final state."""
-    return solve_game
