@@ -56,9 +56,8 @@ def won(game: Game, state: State) -> bool:
     if goal.lamps:
         held = goal.objects >> state.holding & 1 if state.holding >= 0 else 0
         return bool(held and state.toggled & goal.lamps & _in_reach(words, state))
-    contents, count = state.contents, goal.count
     wanted = goal.objects if goal.property is None else goal.objects & getattr(state, goal.property)
-    return any((contents[r] & wanted).bit_count() >= count for r in words.goal_receptacles)
+    return _most_together(state.contents, words.goal_receptacles, wanted) >= goal.count
 
 
 class AlfWorldSnapshot(NamedTuple):
@@ -149,6 +148,16 @@ class AlfWorldEnv:
         return self._now
 
 
+def _most_together(contents: tuple[int, ...], receptacles: tuple[int, ...], wanted: int) -> int:
+    """The largest number of `wanted` objects in one of `receptacles`. A plain loop: this runs at every step."""
+    most = 0
+    for r in receptacles:
+        together = (contents[r] & wanted).bit_count()
+        if together > most:
+            most = together
+    return most
+
+
 def _in_reach(words: Phrases, state: State) -> int:
     """Mask of the objects in receptacles at the player's place, open or not."""
     mask = 0
@@ -178,19 +187,14 @@ def _uses(game: Game, words: Phrases, state: State) -> tuple[str, ...]:
     return tuple(sorted(f"use {game.object_names[o]}" for o in indices_of(lamps))) if lamps else ()
 
 
-def _sight(game: Game, words: Phrases, state: State, r: int) -> str:
-    """What examining a receptacle says."""
-    name = game.receptacle_names[r]
-    if not game.openable >> r & 1:
-        return f"On the {name}, you see {words.listing(game, state.contents[r])}."
-    if state.opened >> r & 1:
-        return f"The {name} is open. In it, you see {words.listing(game, state.contents[r])}."
-    return f"The {name} is closed."
-
-
-def _seen(game: Game, state: State, r: int) -> int:
-    """The observed receptacles after `r` was described: a closed one shows nothing."""
-    return state.observed if game.openable & ~state.opened & 1 << r else state.observed | 1 << r
+def _describe(game: Game, words: Phrases, state: State, r: int) -> tuple[str, int]:
+    """What examining a receptacle says, and the receptacles observed afterwards: a closed one shows nothing."""
+    name, bit = game.receptacle_names[r], 1 << r
+    if not game.openable & bit:
+        return f"On the {name}, you see {words.listing(game, state.contents[r])}.", state.observed | bit
+    if state.opened & bit:
+        return f"The {name} is open. In it, you see {words.listing(game, state.contents[r])}.", state.observed | bit
+    return f"The {name} is closed.", state.observed
 
 
 def _reachable(game: Game, words: Phrases, state: State, name: str) -> int:
@@ -242,18 +246,20 @@ def _go(game: Game, words: Phrases, state: State, rest: str) -> Outcome:
     r = words.receptacle_index.get(rest[3:], -1)
     if r < 0 or not rest.startswith("to ") or game.place[r] == state.place:
         return None
+    sight, observed = _describe(game, words, state, r)
     # _replace costs three times as much, and going is what players do most.
-    after = tuple.__new__(State, (game.place[r], *state[1:9], _seen(game, state, r), *state[10:]))
+    after = tuple.__new__(State, (game.place[r], *state[1:9], observed, *state[10:]))
     arrival = game.receptacle_names[r] if game.wording == "move" else game.place_names[game.place[r]]
-    return after, f"You arrive at {arrival}. {_sight(game, words, state, r)}"
+    return after, f"You arrive at {arrival}. {sight}"
 
 
 def _open(game: Game, words: Phrases, state: State, rest: str) -> Outcome:
     r = words.receptacle_index.get(rest, -1)
     if r < 0 or game.place[r] != state.place or not game.openable & ~state.opened & 1 << r:
         return None
-    after = state._replace(opened=state.opened | 1 << r, observed=state.observed | 1 << r)
-    return after, f"You open the {rest}. {_sight(game, words, after, r)}"
+    after = state._replace(opened=state.opened | 1 << r)
+    sight, observed = _describe(game, words, after, r)
+    return after._replace(observed=observed), f"You open the {rest}. {sight}"
 
 
 def _close(game: Game, words: Phrases, state: State, rest: str) -> Outcome:
@@ -306,7 +312,8 @@ def _put(masks: tuple[int, ...], index: int, mask: int) -> tuple[int, ...]:
 def _examine(game: Game, words: Phrases, state: State, rest: str) -> Outcome:
     r = words.receptacle_index.get(rest, -1)
     if r >= 0 and game.place[r] == state.place:
-        return state._replace(observed=_seen(game, state, r)), _sight(game, words, state, r)
+        sight, observed = _describe(game, words, state, r)
+        return (state if observed == state.observed else state._replace(observed=observed)), sight
     o = words.object_index.get(rest, -1)
     return (state, words.object_sight(game, state, o)) if 0 <= o == state.holding else None
 
