@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 from jax.typing import DTypeLike
 
 from pivotopd_jax.models.qwen3_config import INITIAL_STDDEV, Qwen3Config
@@ -338,7 +338,9 @@ def parameter_name(path: tuple[Any, ...]) -> str:
     return ".".join(str(part.key) for part in path if isinstance(part, jax.tree_util.DictKey))
 
 
-def partition_specs(params: nnx.State, mesh: Mesh | None = None, *, replicate_indivisible: bool = False) -> nnx.State:
+def partition_specs(
+    params: nnx.State, mesh: Mesh | AbstractMesh | None = None, *, replicate_indivisible: bool = False
+) -> nnx.State:
     """Where each parameter lies on a mesh with axes "fsdp" and "tensor".
 
     Args:
@@ -362,7 +364,7 @@ def partition_specs(params: nnx.State, mesh: Mesh | None = None, *, replicate_in
 
 
 def _fit(
-    name: str, shape: tuple[int, ...], rule: PartitionSpec, mesh: Mesh, replicate_indivisible: bool
+    name: str, shape: tuple[int, ...], rule: PartitionSpec, mesh: Mesh | AbstractMesh, replicate_indivisible: bool
 ) -> PartitionSpec:
     """The part of `rule` that divides `shape`."""
     axes: list[str | None] = []

@@ -1,0 +1,344 @@
+"""Qwen3 against transformers, against itself with a cache and on packed trees, and on eight forced devices."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from jax.sharding import AbstractMesh, PartitionSpec
+
+from pivotopd_jax.models import qwen3
+from pivotopd_jax.models.qwen3 import Qwen3, Qwen3Config, apply, compute_logits, init_cache, split, tree_mask
+
+PROJECT = Path(__file__).resolve().parents[2]
+CONFIG = Qwen3Config(
+    vocab_size=96,
+    hidden_size=64,
+    intermediate_size=96,
+    num_layers=2,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=16,
+    rope_theta=5e6,
+    rms_norm_eps=1e-6,
+    tie_embeddings=False,
+    max_positions=512,
+)
+
+
+def lively(config: Qwen3Config = CONFIG) -> tuple[nnx.GraphDef, nnx.State]:
+    """Random weights, norms included, large enough for logits of several units."""
+    graphdef, shapes = qwen3.abstract(config)
+    noise = np.random.default_rng(0)
+
+    def draw(leaf: jax.ShapeDtypeStruct) -> jax.Array:
+        mean, deviation = (0.0, 0.1) if len(leaf.shape) == 2 else (1.0, 0.3)
+        return jnp.asarray(noise.normal(mean, deviation, leaf.shape), leaf.dtype)
+
+    return graphdef, jax.tree.map(draw, shapes)
+
+
+def some_tokens(batch: int, length: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, CONFIG.vocab_size, (batch, length)).astype(np.int32)
+
+
+def rows(batch: int, length: int) -> np.ndarray:
+    return np.broadcast_to(np.arange(length, dtype=np.int32), (batch, length))
+
+
+def causal(batch: int, length: int) -> np.ndarray:
+    return np.broadcast_to(np.tril(np.ones((length, length), bool)), (batch, length, length))
+
+
+@partial(jax.jit, static_argnums=0)
+def run(graphdef: nnx.GraphDef, params: nnx.State, *inputs: Any) -> tuple[jax.Array, Any]:
+    """Logits and cache."""
+    hidden, cache = apply(graphdef, params, *inputs)
+    return compute_logits(graphdef, params, hidden), cache
+
+
+def full_logits(graphdef: nnx.GraphDef, params: nnx.State, tokens: Any) -> jax.Array:
+    return run(graphdef, params, tokens, rows(*tokens.shape), causal(*tokens.shape))[0]
+
+
+def torch_twin(config: Qwen3Config, params: nnx.State) -> Any:
+    """transformers' model with the same weights, mapped here by hand rather than by `huggingface.save`."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    hf_config = transformers.Qwen3Config.from_dict(config.to_dict(), attn_implementation="eager")
+    model = transformers.Qwen3ForCausalLM(hf_config).eval()
+    state = {}
+    for path, array in jax.tree_util.tree_leaves_with_path(params):
+        name = qwen3.parameter_name(path)
+        matrix = name.endswith("_proj") or name == "lm_head"
+        values = torch.tensor(np.array(array.T if matrix else array))
+        state["lm_head.weight" if name == "lm_head" else f"model.{name}.weight"] = values
+    if config.tie_embeddings:
+        state["lm_head.weight"] = state["model.embed_tokens.weight"]
+    model.load_state_dict(state)
+    return model
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_logits_equal_those_of_transformers(tied: bool) -> None:
+    torch = pytest.importorskip("torch")
+    config = dataclasses.replace(CONFIG, tie_embeddings=tied)
+    graphdef, params = lively(config)
+    tokens, length = some_tokens(3, 40), 40
+    real = np.ones((3, length), bool)
+    real[1, 25:] = False  # padding on the right
+    real[2, :11] = False  # padding on the left
+    positions = np.maximum(np.cumsum(real, axis=1) - 1, 0)
+    positions[0] += 300
+    mask = causal(3, length) & real[:, None, :]
+    logits, _ = run(graphdef, params, tokens, positions, mask)
+    with torch.no_grad():
+        expected = torch_twin(config, params)(
+            torch.tensor(tokens).long(),
+            attention_mask=torch.tensor(real).long(),
+            position_ids=torch.tensor(positions).long(),
+        ).logits.numpy()
+    assert np.abs(expected).max() > 1
+    np.testing.assert_allclose(logits[real], expected[real], atol=2e-5)
+
+
+@pytest.mark.parametrize("kv_heads", [2, 4])
+def test_decoding_through_the_cache_equals_the_full_forward(kv_heads: int) -> None:
+    """Prompts of unequal length in padded chunks, then token by token; both ways of attending to a cache."""
+    graphdef, params = lively(dataclasses.replace(CONFIG, num_kv_heads=kv_heads))
+    tokens, prompts, chunk, keys = some_tokens(3, 30), np.array([5, 13, 8], np.int32), 8, 32
+    expected = full_logits(graphdef, params, tokens)
+    cache = init_cache(dataclasses.replace(CONFIG, num_kv_heads=kv_heads), 3, 40, jnp.float32)
+
+    def feed(part: np.ndarray, start: np.ndarray, cache: Any) -> tuple[np.ndarray, Any]:
+        positions = start[:, None] + np.arange(part.shape[1], dtype=np.int32)
+        mask = np.arange(keys) <= positions[:, :, None]
+        logits, cache = run(graphdef, params, part, positions, mask, cache, start)
+        return np.asarray(logits), cache
+
+    padded = np.where(np.arange(2 * chunk) < prompts[:, None], tokens[:, : 2 * chunk], 7).astype(np.int32)
+    for start in (0, chunk):
+        got, cache = feed(padded[:, start : start + chunk], np.full(3, start, np.int32), cache)
+        for b, prompt in enumerate(prompts):
+            whole = slice(0, max(0, min(chunk, prompt - start)))
+            np.testing.assert_allclose(got[b, whole], expected[b, start : start + chunk][whole], atol=1e-5)
+    for step in range(12):
+        now = prompts + np.int32(step)
+        got, cache = feed(tokens[np.arange(3), now][:, None], now, cache)
+        np.testing.assert_allclose(got[:, 0], expected[np.arange(3), now], atol=1e-5)
+
+
+def test_writes_beyond_the_capacity_are_dropped() -> None:
+    cache, new = jnp.arange(12.0).reshape(2, 6, 1, 1), -jnp.ones((2, 3, 1, 1))
+    written = qwen3.write_cache(cache, new, jnp.array([4, 6]))
+    np.testing.assert_array_equal(written[..., 0, 0], [[0, 1, 2, 3, -1, -1], [6, 7, 8, 9, 10, 11]])
+
+
+def test_tree_mask_of_a_small_tree() -> None:
+    """Tokens a(b(c) d) in depth-first order, then two tokens of padding."""
+    mask = tree_mask(jnp.array([[4, 3, 3, 4, 5, 6]]))
+    expected = [
+        [1, 0, 0, 0, 0, 0],
+        [1, 1, 0, 0, 0, 0],
+        [1, 1, 1, 0, 0, 0],
+        [1, 0, 0, 1, 0, 0],
+        [0, 0, 0, 0, 1, 0],
+        [0, 0, 0, 0, 0, 1],
+    ]
+    np.testing.assert_array_equal(mask[0], np.array(expected, bool))
+
+
+def test_a_packed_tree_equals_its_paths() -> None:
+    """Two trees in one row: each token's logits are those of its own root-to-leaf path alone."""
+    graphdef, params = lively()
+    parents = [-1, 0, 1, 2, 1, 4, 0, 6, -1, 8, 9, 8, -2, -2]  # -1: a root, -2: padding
+    length = len(parents)
+    paths = [[i] for i in range(length)]
+    subtree_end = np.arange(length) + 1
+    for i, parent in enumerate(parents):
+        if parent >= 0:
+            paths[i] = [*paths[parent], i]
+        for ancestor in paths[i]:
+            subtree_end[ancestor] = max(subtree_end[ancestor], i + 1)
+    tokens = some_tokens(1, length)
+    positions = np.array([[len(path) - 1 for path in paths]], np.int32)
+    packed, _ = run(graphdef, params, tokens, positions, tree_mask(jnp.asarray(subtree_end)[None]))
+    alone = np.zeros((length, max(map(len, paths))), np.int32)
+    for i, path in enumerate(paths):
+        alone[i, : len(path)] = tokens[0, path]
+    expected = full_logits(graphdef, params, alone)[np.arange(length), positions[0]]
+    np.testing.assert_allclose(packed[0], expected, atol=1e-5)
+
+
+def test_attention_equals_that_of_jax_and_is_finite_where_nothing_is_seen() -> None:
+    draw = np.random.default_rng(0)
+    for length in (1, 9):
+        query, key, value = (
+            jnp.asarray(draw.normal(size=(2, n, heads, 8)), jnp.float32) for n, heads in ((length, 4), (9, 2), (9, 2))
+        )
+        mask = jnp.asarray(draw.random((2, length, 9)) < 0.6).at[:, :, 0].set(True)
+        expected = jax.nn.dot_product_attention(query, key, value, mask=mask[:, None])
+        got = qwen3.attend(query, key, value, qwen3.mask_bias(mask))
+        np.testing.assert_allclose(got, expected, atol=1e-5)
+        blind = qwen3.attend(query, key, value, qwen3.mask_bias(jnp.zeros_like(mask)))
+        mean = jnp.repeat(value.mean(1, keepdims=True), 2, axis=2)
+        np.testing.assert_allclose(blind, jnp.broadcast_to(mean, blind.shape), atol=1e-5)
+
+
+def test_rematerialisation_changes_no_gradient() -> None:
+    graphdef, params = lively()
+    tokens = some_tokens(2, 12)
+
+    def loss(params: nnx.State, remat: bool) -> jax.Array:
+        hidden, _ = apply(
+            graphdef, params, jnp.asarray(tokens), jnp.asarray(rows(2, 12)), jnp.asarray(causal(2, 12)), remat=remat
+        )
+        return jax.nn.logsumexp(compute_logits(graphdef, params, hidden), axis=-1).sum()
+
+    plain, again = (jax.jit(jax.grad(loss), static_argnums=1)(params, remat) for remat in (False, True))
+    assert all(float(jnp.abs(x).max()) > 0 for x in jax.tree.leaves(plain))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), plain, again)
+
+
+def test_bfloat16_parameters_give_bfloat16_hidden_states_and_float32_logits() -> None:
+    graphdef, params = lively()
+    tokens = some_tokens(2, 12)
+    half = jax.tree.map(lambda x: x.astype(jnp.bfloat16), params)
+    hidden, _ = jax.eval_shape(partial(apply, graphdef), half, tokens, rows(2, 12), causal(2, 12))
+    logits = full_logits(graphdef, half, tokens)
+    assert hidden.dtype == jnp.bfloat16
+    assert logits.dtype == jnp.float32
+    np.testing.assert_allclose(logits, full_logits(graphdef, params, tokens), atol=0.15)
+
+
+def test_shapes_that_do_not_fit_are_named() -> None:
+    graphdef, params = lively()
+    tokens, positions = some_tokens(2, 3), rows(2, 3)
+    cache = init_cache(CONFIG, 2, 8, jnp.float32)
+    with pytest.raises(ValueError, match=r"mask \(3, 3\) do not fit"):
+        run(graphdef, params, tokens, positions, causal(1, 3)[0])
+    with pytest.raises(ValueError, match="must have 3 keys, it has 4"):
+        run(graphdef, params, tokens, positions, np.ones((2, 3, 4), bool))
+    with pytest.raises(ValueError, match="without write_at"):
+        run(graphdef, params, tokens, positions, causal(2, 3), cache)
+    with pytest.raises(ValueError, match="9 keys, the cache holds only 8"):
+        run(graphdef, params, tokens, positions, np.ones((2, 3, 9), bool), cache, np.zeros(2, np.int32))
+
+
+def test_abstract_matches_a_real_model() -> None:
+    graphdef, params = split(Qwen3(CONFIG, rngs=nnx.Rngs(0), dtype=jnp.bfloat16))
+    abstract_graphdef, shapes = qwen3.abstract(CONFIG, jnp.bfloat16)
+    assert abstract_graphdef == graphdef
+    assert jax.tree.map(lambda x: (x.shape, x.dtype), shapes) == jax.tree.map(lambda x: (x.shape, x.dtype), params)
+
+
+def test_partition_specs_split_matrices_over_both_axes() -> None:
+    _, shapes = qwen3.abstract(CONFIG)
+    specs = qwen3.partition_specs(shapes, AbstractMesh((4, 2), ("fsdp", "tensor")))
+    assert jax.tree.structure(specs) == jax.tree.structure(shapes)
+    for path, spec in jax.tree_util.tree_leaves_with_path(specs):
+        name = qwen3.parameter_name(path)
+        inward = name.endswith(("o_proj", "down_proj", "embed_tokens"))
+        matrix = PartitionSpec("tensor", "fsdp") if inward else PartitionSpec("fsdp", "tensor")
+        assert spec == (PartitionSpec() if name.endswith("norm") else matrix), name
+
+
+def test_a_mesh_that_does_not_divide_is_refused_unless_told_otherwise() -> None:
+    _, shapes = qwen3.abstract(dataclasses.replace(CONFIG, vocab_size=97))
+    mesh = AbstractMesh((2, 4), ("fsdp", "tensor"))
+    with pytest.raises(ValueError, match=r"embed_tokens \(97, 64\): 97 is not divisible by the 4 devices"):
+        qwen3.partition_specs(shapes, mesh)
+    specs: Any = qwen3.partition_specs(shapes, mesh, replicate_indivisible=True)
+    assert specs["embed_tokens"].get_value() == PartitionSpec(None, "fsdp")
+    with pytest.raises(ValueError, match="'tensor', but the mesh has only the axes"):
+        qwen3.partition_specs(shapes, AbstractMesh((8,), ("fsdp",)))
+
+
+SHARDED = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from test_qwen3 import CONFIG, full_logits, init_cache, lively, qwen3, rows, run, some_tokens
+assert jax.device_count() == 8
+graphdef, params = lively()
+tokens = some_tokens(8, 20)
+expected = full_logits(graphdef, params, tokens)
+for shape in ((8, 1), (4, 2), (2, 4)):
+    mesh = jax.make_mesh(shape, ("fsdp", "tensor"), axis_types=(AxisType.Auto,) * 2)
+    sharded = jax.device_put(params, qwen3.shardings(params, mesh))
+    spread = sharded["layers"][0]["mlp"]["gate_proj"].get_value()
+    assert spread.addressable_shards[0].data.size * 8 == spread.size
+    batch = jax.device_put(tokens, NamedSharding(mesh, PartitionSpec("fsdp")))
+    np.testing.assert_allclose(full_logits(graphdef, sharded, batch), expected, atol=1e-5)
+    cache, start = init_cache(CONFIG, 8, 24, jnp.float32), np.zeros(8, np.int32)
+    seen = np.arange(24) <= rows(8, 20)[:, :, None]
+    _, cache = run(graphdef, sharded, batch[:, :-1], rows(8, 19), seen[:, :-1], cache, start)
+    decoded, _ = run(graphdef, sharded, batch[:, -1:], rows(8, 20)[:, -1:], seen[:, -1:], cache, start + 19)
+    np.testing.assert_allclose(decoded[:, 0], expected[:, -1], atol=1e-5)
+    print("equal on", shape)
+"""
+
+
+def test_sharded_logits_equal_unsharded_ones() -> None:
+    environment = {
+        **os.environ,
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+        "JAX_COMPILATION_CACHE_DIR": jax.config.jax_compilation_cache_dir or "",
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "PYTHONPATH": os.pathsep.join([str(PROJECT), str(Path(__file__).parent)]),
+    }
+    done = subprocess.run([sys.executable, "-c", SHARDED], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("equal on") == 3
+
+
+def test_config_survives_the_way_out_and_in() -> None:
+    assert Qwen3Config.from_dict(CONFIG.to_dict()) == CONFIG
+    transformers = pytest.importorskip("transformers")
+    assert Qwen3Config.from_dict(transformers.Qwen3Config.from_dict(CONFIG.to_dict()).to_dict()) == CONFIG
+
+
+def test_rope_theta_is_read_from_either_place() -> None:
+    both = CONFIG.to_dict()
+    older = {k: v for k, v in both.items() if k != "rope_parameters"} | {"rope_scaling": None}
+    newer = {k: v for k, v in both.items() if k != "rope_theta"}
+    assert Qwen3Config.from_dict(older).rope_theta == Qwen3Config.from_dict(newer).rope_theta == 5e6
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model_type": "llama"}, "model_type='llama'"),
+        ({"hidden_act": "gelu"}, "hidden_act='gelu'"),
+        ({"attention_bias": True}, "attention_bias=True"),
+        ({"rope_scaling": {"type": "yarn", "factor": 4.0}}, "rope_scaling asks for rope type 'yarn'"),
+        (
+            {"rope_parameters": {"rope_type": "linear"}},
+            "rope_parameters asks for rope type 'linear'",
+        ),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types="),
+        ({"use_sliding_window": True, "sliding_window": 128, "max_window_layers": 1}, "use_sliding_window=True"),
+        ({"rope_parameters": None, "rope_theta": None}, "no 'rope_theta'"),
+        ({"hidden_size": None}, "no 'hidden_size'"),
+        ({"num_key_value_heads": 3}, "num_heads=4 is not a multiple of num_kv_heads=3"),
+        ({"head_dim": 15}, "head_dim=15 is odd"),
+    ],
+)
+def test_unsupported_configs_are_refused_by_the_name_of_their_key(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Qwen3Config.from_dict(CONFIG.to_dict() | change)
+
+
+def test_a_sliding_window_that_no_layer_uses_is_accepted() -> None:
+    unused = {"use_sliding_window": True, "sliding_window": 128, "max_window_layers": 2}
+    assert Qwen3Config.from_dict(CONFIG.to_dict() | unused) == CONFIG
