@@ -3,14 +3,16 @@
     python launch/train.py --config=configs/alfworld.py:paper --workdir=DIR   Qwen3-1.7B on a pod, real games
     python launch/train.py --config=configs/alfworld.py:mini  --workdir=DIR   a student of 0.7M parameters on a laptop
 
-Both are the same run; only sizes differ. The paper's run took 4 × H100 for about 16 hours a method and ended at 73.7% of
-its 274 test games. The mini run makes its own student and games; docs/mini.md says what to expect of it.
+Both are the same run; only sizes differ. The paper's run took 4 × H100 for about 16 hours a method and ended at 73.7%
+of its 274 test games. The mini run makes its own student and games; docs/mini.md says what to expect of it.
 """
+
+from typing import Any
 
 from ml_collections import ConfigDict
 
 
-def get_config(preset: str = "paper") -> ConfigDict:
+def get_config(preset: str = "paper") -> Any:
     """`preset` is "paper" or "mini"."""
     presets = {"paper": lambda config: config, "mini": _mini}
     if preset not in presets:
@@ -18,8 +20,8 @@ def get_config(preset: str = "paper") -> ConfigDict:
     return presets[preset](_paper())
 
 
-def _paper() -> ConfigDict:
-    c = ConfigDict()
+def _paper() -> Any:
+    c: Any = ConfigDict()
     c.seed = 0
     c.method = "pivotopd"  # any name that methods/__init__.py lists
     c.steps = 160
@@ -62,18 +64,18 @@ def _paper() -> ConfigDict:
     c.knobs.preventive_weight = 0.001
     c.knobs.lesson_weight = 0.001
 
-    c.update = ConfigDict()
-    c.update.learning_rate = 1e-6
-    c.update.warmup_steps = 0
-    c.update.weight_decay = 0.0
-    c.update.adam_epsilon = 1e-8
-    c.update.max_grad_norm = 1.0
-    c.update.clip_low = 0.2  # ε
-    c.update.clip_high = 0.2
-    c.update.kl_coefficient = 0.01  # β of the k3 penalty to the policy before training
-    c.update.kl_on_recovery = True
-    c.update.aggregation = "token_mean"  # or "sequence_mean"
-    c.update.mini_batch = 128  # trajectories an optimizer step
+    c.ppo = ConfigDict()
+    c.ppo.learning_rate = 1e-6
+    c.ppo.warmup_steps = 0
+    c.ppo.weight_decay = 0.0
+    c.ppo.adam_epsilon = 1e-8
+    c.ppo.max_grad_norm = 1.0
+    c.ppo.clip_low = 0.2  # ε
+    c.ppo.clip_high = 0.2
+    c.ppo.kl_coefficient = 0.01  # β of the k3 penalty to the policy before training
+    c.ppo.kl_on_recovery = True
+    c.ppo.aggregation = "token_mean"  # or "sequence_mean"
+    c.ppo.mini_batch = 128  # trajectories an optimizer step
 
     c.learner = ConfigDict()
     c.learner.fsdp = 4  # mesh axes
@@ -101,7 +103,7 @@ def _paper() -> ConfigDict:
     return c
 
 
-def _mini(c: ConfigDict) -> ConfigDict:
+def _mini(c: Any) -> Any:
     c.student = "mini"
     c.steps = 40
     c.world.source = "generated"
@@ -116,10 +118,10 @@ def _mini(c: ConfigDict) -> ConfigDict:
     c.prompt.response_tokens = 10
     c.knobs.max_actions = 3
     c.knobs.preventive_weight = 0.01
-    c.update.learning_rate = 1e-4
-    c.update.warmup_steps = 5
-    c.update.kl_coefficient = 0.02
-    c.update.mini_batch = 64
+    c.ppo.learning_rate = 1e-4
+    c.ppo.warmup_steps = 5
+    c.ppo.kl_coefficient = 0.02
+    c.ppo.mini_batch = 64
     c.learner.fsdp = 1
     c.learner.row_tokens = 1024
     c.learner.micro_batch_tokens = 8192

@@ -16,7 +16,7 @@ def main(_) -> None:
     from pivotopd_jax.summary import summarise_run
     from pivotopd_jax.train import train
 
-    workdir = Path(WORKDIR.value)
+    workdir = Path(str(WORKDIR.value))
     try:
         run, state = train(CONFIG.value, workdir)
         summarise_run(run, state.params, workdir)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
-from ml_collections import ConfigDict
 
 from pivotopd_jax import warmstart
 from pivotopd_jax.envs.protocol import World
@@ -40,7 +39,7 @@ class Run:
         model_config: sizes of the student.
     """
 
-    config: ConfigDict
+    config: Any
     world: World
     prompter: Prompter
     method: Method
@@ -51,7 +50,7 @@ class Run:
     model_config: Any
 
 
-def make_run(config: ConfigDict, directory: Path, report: warmstart.Report = print) -> Run:
+def make_run(config: Any, directory: Path, report: warmstart.Report = print) -> Run:
     """Assembles the run that `config` describes.
 
     Args:
@@ -67,14 +66,14 @@ def make_run(config: ConfigDict, directory: Path, report: warmstart.Report = pri
     student = student_directory(config, wording, directory, report)
     model_config, graphdef, params, tokenizer = huggingface.load(student, dtype=jnp.dtype(config.learner.dtype))
     prompter = make_prompter(config.prompt, Chat(tokenizer), wording)
-    update = config.update
+    ppo = config.ppo
     optimizer = make_optimizer(
-        update.learning_rate, warmup_steps=update.warmup_steps, max_grad_norm=update.max_grad_norm,
-        weight_decay=update.weight_decay, epsilon=update.adam_epsilon,
+        ppo.learning_rate, warmup_steps=ppo.warmup_steps, max_grad_norm=ppo.max_grad_norm,
+        weight_decay=ppo.weight_decay, epsilon=ppo.adam_epsilon,
     )  # fmt: skip
     options = UpdateOptions(
-        clip_low=update.clip_low, clip_high=update.clip_high, kl_coefficient=update.kl_coefficient,
-        kl_on_recovery=update.kl_on_recovery,
+        clip_low=ppo.clip_low, clip_high=ppo.clip_high, kl_coefficient=ppo.kl_coefficient,
+        kl_on_recovery=ppo.kl_on_recovery,
     )  # fmt: skip
     learner = Learner(
         graphdef, optimizer, make_mesh(config.learner.fsdp, config.learner.tensor),
@@ -106,7 +105,7 @@ def make_teacher(options: Any, world: World, seed: int) -> Teacher:
     )  # fmt: skip
 
 
-def student_directory(config: ConfigDict, wording: Wording, directory: Path, report: warmstart.Report) -> str:
+def student_directory(config: Any, wording: Wording, directory: Path, report: warmstart.Report) -> str:
     """Where the student lies; a mini student is made first if its cache is empty."""
     if config.student != "mini":
         return config.student
@@ -114,6 +113,6 @@ def student_directory(config: ConfigDict, wording: Wording, directory: Path, rep
     return str(warmstart.mini_student(config, wording, lambda options: make_world(options)[0], cache, report))
 
 
-def configuration_record(config: ConfigDict) -> dict[str, Any]:
+def configuration_record(config: Any) -> dict[str, Any]:
     """The configuration as plain JSON."""
     return json.loads(config.to_json_best_effort())

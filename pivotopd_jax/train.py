@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ml_collections import ConfigDict
 
 from pivotopd_jax.evaluation.evaluate import Evaluation, evaluate, panel
 from pivotopd_jax.learner.checkpoints import Checkpoints, ConfigurationChanged
@@ -23,7 +22,7 @@ from pivotopd_jax.run import Run, configuration_record, make_run
 Metrics = dict[str, float]
 
 
-def train(config: ConfigDict, directory: Path) -> tuple[Run, TrainState]:
+def train(config: Any, directory: Path) -> tuple[Run, TrainState]:
     """Trains as `config` says, going on where an interrupted run in `directory` stopped.
 
     Raises:
@@ -105,9 +104,9 @@ def _shuffled(size: int, seed: int, place: int) -> int:
 
 
 def mini_batches(run: Run, rows: Sequence[Row], trajectories: int, seed: int) -> list[list[Row]]:
-    """Rows split by trajectory into PPO mini-batches of `config.update.mini_batch` trajectories, in a seeded order."""
+    """Rows split by trajectory into PPO mini-batches of `config.ppo.mini_batch` trajectories, in a seeded order."""
     order = np.random.default_rng(seed).permutation(trajectories)
-    count = max(1, -(-trajectories // run.config.update.mini_batch))
+    count = max(1, -(-trajectories // run.config.ppo.mini_batch))
     part_of = {int(t): part for part, chunk in enumerate(np.array_split(order, count)) for t in chunk}
     parts: list[list[Row]] = [[] for _ in range(count)]
     for row in sorted(rows, key=lambda row: (row.trajectory, row.turn)):
@@ -118,10 +117,10 @@ def mini_batches(run: Run, rows: Sequence[Row], trajectories: int, seed: int) ->
 def shaped_batch(run: Run, state: TrainState, rows: Sequence[Row]) -> TokenBatch:
     """Packs rows, scores them under every view of θ₀ and the reference, and lets the method shape advantages."""
     length = run.config.learner.row_tokens
-    batch, packed = batch_rows(rows, length=length, aggregation=run.config.update.aggregation)
+    batch, packed = batch_rows(rows, length=length, aggregation=run.config.ppo.aggregation)
     views = score_views(lambda p: run.learner.score(state.params, p), rows, packed, run.method.views, length=length)
     batch = batch._replace(old_log_probs=views[PLAIN])
-    if run.config.update.kl_coefficient:
+    if run.config.ppo.kl_coefficient:
         batch = batch._replace(reference_log_probs=run.learner.score(run.reference, packed) * batch.mask)
     return batch._replace(advantages=np.asarray(run.method.shape(batch, views), np.float32))
 

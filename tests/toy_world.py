@@ -47,7 +47,8 @@ class Corridor:
 
     def step(self, action: str) -> StepResult:
         s = self.state
-        assert s and not s.won
+        assert s
+        assert not s.won
         text, cell, won = "Nothing happens.", s.cell, False
         if self.accepts(action):
             cell += {"left": -1, "right": 1}.get(action, 0)

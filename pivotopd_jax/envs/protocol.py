@@ -6,16 +6,16 @@ the end of the episode gives the hindsight teacher. The three differ in that one
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from pivotopd_jax.records import Observation, StepResult, Task
 
-Snapshot = Hashable
-"""The whole state of an episode: immutable, cheap to take, comparable, picklable."""
+Snapshot = Any
+"""The whole state of an episode: immutable, hashable, cheap to take. Each environment has its own type."""
 
-Knowledge = Hashable
-"""Which hidden facts of a task have been observed so far."""
+Knowledge = Any
+"""Which hidden facts of a task have been observed so far. Each environment has its own type."""
 
 
 class SearchLimit(RuntimeError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -78,7 +79,7 @@ def recoveries(
     return np.asarray([t.won for t in played], bool).reshape(len(mistakes), continuations)
 
 
-def bootstrap_interval(values: np.ndarray, *, draws: int = 4000, seed: int = 0) -> tuple[float, float]:
+def bootstrap_interval(values: Any, *, draws: int = 4000, seed: int = 0) -> tuple[float, float]:
     """95% percentile interval of the mean of `values [n]`, resampling whole entries (4,000 draws, seed 0)."""
     drawn = np.random.default_rng(seed).integers(0, len(values), (draws, len(values)))
     low, high = np.percentile(np.asarray(values, np.float64)[drawn].mean(axis=1), [2.5, 97.5])

@@ -81,17 +81,26 @@ def make_optimizer(
     )
 
 
-def token_log_probs(graphdef: Any, params: Any, batch: Any, *, remat: bool = False) -> jax.Array:
-    """Log-probability in nats of every token given its ancestors, `[rows, length]` float32.
+def token_log_probs(graphdef: Any, params: Any, batch: Any, places: jax.Array, *, remat: bool = False) -> jax.Array:
+    """Log-probability in nats of response tokens given their ancestors.
 
-    `batch` has `tokens`, `positions`, `subtree_end`, `parent`. Entries of root tokens and padding mean nothing.
+    Args:
+        graphdef, params: the student.
+        batch: `tokens`, `positions`, `subtree_end`, `parent` and `mask`, all `[rows, length]`.
+        places: `[rows, most]` int32, indices of the masked tokens of each row; those that do not exist are `length`.
+            Logits are made at these places only: a small share of a transcript is responses.
+
+    Returns:
+        `[rows, length]` float32, 0 outside the mask.
     """
-    mask = tree_mask(batch.subtree_end)
-    hidden, _ = apply(graphdef, params, batch.tokens, batch.positions, mask, remat=remat)
-    before = jnp.take_along_axis(hidden, batch.parent[..., None], axis=1)
-    logits = compute_logits(graphdef, params, before)
-    chosen = jnp.take_along_axis(logits, batch.tokens[..., None], axis=-1)[..., 0]
-    return chosen - jax.nn.logsumexp(logits, axis=-1)
+    visible = tree_mask(batch.subtree_end)
+    hidden, _ = apply(graphdef, params, batch.tokens, batch.positions, visible, remat=remat)
+    before = jnp.take_along_axis(batch.parent, places, axis=1, mode="clip")
+    logits = compute_logits(graphdef, params, jnp.take_along_axis(hidden, before[..., None], axis=1))
+    tokens = jnp.take_along_axis(batch.tokens, places, axis=1, mode="clip")
+    log_probs = jnp.take_along_axis(logits, tokens[..., None], axis=-1)[..., 0] - jax.nn.logsumexp(logits, axis=-1)
+    rows = jnp.arange(len(places))[:, None]
+    return jnp.zeros(batch.tokens.shape, jnp.float32).at[rows, places].set(log_probs, mode="drop")
 
 
 def policy_loss(log_probs: jax.Array, batch: TokenBatch, options: UpdateOptions) -> tuple[jax.Array, dict]:
@@ -122,14 +131,14 @@ def policy_loss(log_probs: jax.Array, batch: TokenBatch, options: UpdateOptions)
 
 
 @partial(jax.jit, static_argnames=("graphdef",))
-def _score(graphdef, params, batch) -> jax.Array:
-    return token_log_probs(graphdef, params, batch)
+def _score(graphdef, params, batch, places) -> jax.Array:
+    return token_log_probs(graphdef, params, batch, places)
 
 
 @partial(jax.jit, static_argnames=("graphdef", "options", "remat"), donate_argnames=("gradient",))
-def _accumulate(graphdef, params, gradient, batch: TokenBatch, options: UpdateOptions, remat: bool):
+def _accumulate(graphdef, params, gradient, batch: TokenBatch, places, options: UpdateOptions, remat: bool):
     def loss(params):
-        return policy_loss(token_log_probs(graphdef, params, batch, remat=remat), batch, options)
+        return policy_loss(token_log_probs(graphdef, params, batch, places, remat=remat), batch, options)
 
     (value, sums), new = jax.value_and_grad(loss, has_aux=True)(params)
     return jax.tree.map(jnp.add, gradient, new), {"loss": value, **sums}
@@ -181,8 +190,8 @@ class Learner:
         return TrainState(params, opt_state, jax.device_put(jnp.int32(0), self._whole))
 
     def score(self, params: Any, packed: Packed) -> np.ndarray:
-        """Log-probabilities `[rows, length]` float32 in nats of the tokens of `packed` under `params`."""
-        parts = [jax.device_get(_score(self.graphdef, params, part)) for part in self._micro_batches(_trees(packed))]
+        """Log-probabilities `[rows, length]` float32 in nats of the responses of `packed` under `params`; 0 elsewhere."""
+        parts = [jax.device_get(_score(self.graphdef, params, *part)) for part in self._micro_batches(_trees(packed))]
         return np.concatenate(parts)[: len(packed.tokens)]
 
     def update(self, state: TrainState, batch: TokenBatch) -> tuple[TrainState, dict[str, float]]:
@@ -194,14 +203,17 @@ class Learner:
         gradient = jax.tree.map(jnp.zeros_like, state.params)
         totals: list[Any] = []
         for part in self._micro_batches(batch):
-            gradient, sums = _accumulate(self.graphdef, state.params, gradient, part, self.options, self.remat)
+            gradient, sums = _accumulate(self.graphdef, state.params, gradient, *part, self.options, self.remat)
             totals.append(sums)
         state, norm = _apply_gradient(self.optimizer, state, gradient)
         summed = jax.tree.map(lambda *values: float(np.sum(jax.device_get(values))), *totals)
         return state, {**summed, "grad_norm": float(norm)}
 
     def _micro_batches(self, batch: Any) -> Iterator[Any]:
-        """Micro-batches of equal shape on the mesh; the last one is filled with rows of padding."""
+        """Micro-batches of equal shape on the mesh, each with the places of its masked tokens.
+
+        The last one is filled with rows of padding.
+        """
         rows, length = batch.tokens.shape
         fsdp = self.mesh.shape["fsdp"]
         size = max(1, self.micro_batch_tokens // (length * fsdp)) * fsdp
@@ -209,7 +221,7 @@ class Learner:
         for start in range(0, rows + padding, size):
             part = jax.tree.map(lambda a: _slice_rows(a, start, size), batch)  # noqa: B023
             part = part._replace(subtree_end=_seen_by_itself(part.subtree_end))
-            yield jax.device_put(part, self._rows)
+            yield jax.device_put((part, _places(part.mask)), self._rows)
 
 
 class _Trees(NamedTuple):
@@ -217,10 +229,27 @@ class _Trees(NamedTuple):
     positions: Any
     subtree_end: Any
     parent: Any
+    mask: Any
 
 
 def _trees(packed: Packed) -> _Trees:
-    return _Trees(packed.tokens, packed.positions, packed.subtree_end, packed.parent)
+    mask = packed.scatter([True] * len(packed.row), bool)
+    return _Trees(packed.tokens, packed.positions, packed.subtree_end, packed.parent, mask)
+
+
+def _places(mask: np.ndarray) -> np.ndarray:
+    """Indices of the masked tokens of each row, `[rows, most]` int32, filled up with the length of a row.
+
+    `most` is a quarter, half or all of a row, so that few shapes are compiled.
+    """
+    rows, length = mask.shape
+    count = int(mask.sum(axis=1).max(initial=0))
+    most = next(size for size in (-(-length // 4), -(-length // 2), length) if size >= count)
+    places = np.full((rows, most), length, np.int32)
+    for row in range(rows):
+        found = np.flatnonzero(mask[row])
+        places[row, : len(found)] = found
+    return places
 
 
 def _slice_rows(array: np.ndarray, start: int, size: int) -> np.ndarray:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +54,7 @@ class Packed:
         """Per sequence the entries of `values [rows, length]` at its response tokens."""
         return [values[r, p] for r, p in zip(self.row, self.places, strict=True)]
 
-    def scatter(self, values: Sequence[np.ndarray | float], dtype=np.float32) -> np.ndarray:
+    def scatter(self, values: Sequence[Any], dtype: Any = np.float32) -> np.ndarray:
         """`[rows, length]` array with `values[i]` at the response tokens of sequence i and 0 elsewhere."""
         out = np.zeros(self.tokens.shape, dtype)
         for r, p, value in zip(self.row, self.places, values, strict=True):

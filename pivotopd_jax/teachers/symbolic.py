@@ -42,7 +42,9 @@ class SymbolicTeacher:
             raise ValueError(
                 "recovery_knowledge='hindsight': a recovery has no later facts; choose 'expert' or 'oracle'"
             )
-        self.planner, self.report_knowledge, self.recovery_knowledge = planner, report_knowledge, recovery_knowledge
+        self.planner = planner
+        self.report_knowledge: KnowledgeName = report_knowledge
+        self.recovery_knowledge: KnowledgeName = recovery_knowledge
         self.error_rate, self.seed = error_rate, seed
 
     def reports(self, trajectories: Sequence[Trajectory], *, max_actions: int, every_turn: bool) -> list[Report]:

@@ -29,7 +29,7 @@ def assert_faithful(packed: Packed, sequences: list[Scored]) -> None:
             seen = whole[: len(sequence.context_ids) + k + 1]
             assert path(packed, row, place) == seen
             assert packed.positions[row, place] == len(seen) - 1
-            assert path(packed, row, packed.parent[row, place]) == seen[:-1]
+            assert path(packed, row, int(packed.parent[row, place])) == seen[:-1]
             assert (row, place) not in used
             used.add((row, place))
 

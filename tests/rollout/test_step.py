@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from toy_student import Scripted
 from ml_collections import ConfigDict
+from toy_student import Scripted
 
 from pivotopd_jax.learner.learner import Learner, make_mesh, make_optimizer
 from pivotopd_jax.methods import make_method
@@ -31,7 +31,9 @@ LENGTH = 256
 
 def forced(toy, actions: list[str], prize: int = 1, max_turns: int = 9):
     script = iter(actions)
-    starts = fresh_starts(toy.world, toy.prompter, toy.world.tasks("train")[prize : prize + 1], rollouts=1, max_turns=max_turns)
+    starts = fresh_starts(
+        toy.world, toy.prompter, toy.world.tasks("train")[prize : prize + 1], rollouts=1, max_turns=max_turns
+    )
     return play(None, starts, temperature=1.0, seed=0, concurrency=1, behaviour=lambda episode: next(script))[0]
 
 
@@ -53,7 +55,9 @@ def test_the_mistake_is_named_and_nothing_else(toy, wasteful):
 def test_every_turn_and_random_turns(toy, wasteful):
     every = annotate(teacher(toy), [wasteful], Annotation(turns="every"), seed=0)
     assert [(n.turn, n.pivotal) for n in every] == [(0, False), (1, True), (2, False), (3, False)]
-    drawn = {tuple(n.turn for n in annotate(teacher(toy), [wasteful], Annotation(turns="random"), seed=s)) for s in range(20)}
+    drawn = {
+        tuple(n.turn for n in annotate(teacher(toy), [wasteful], Annotation(turns="random"), seed=s)) for s in range(20)
+    }
     assert all(len(turns) == 1 for turns in drawn)
     assert len(drawn) > 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +47,7 @@ class Scripted:
     def __init__(self, chat: Chat, responses: list[str]):
         self.chat, self.responses, self.asked = chat, responses, []
 
-    def sample(self, requests: list[Request], *, temperature: float) -> list[Sample]:
+    def sample(self, requests: Sequence[Request], *, temperature: float) -> list[Sample]:
         samples = []
         for request in requests:
             self.asked.append(request)

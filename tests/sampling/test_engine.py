@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
@@ -30,11 +31,11 @@ def make_sampler(model, slots=4) -> Sampler:
 @pytest.fixture(scope="module")
 def full_log_probs(model):
     graphdef, params = model
-    mask = np.tril(np.ones((LENGTH, LENGTH), bool))[None]
+    mask = jnp.tril(jnp.ones((LENGTH, LENGTH), bool))[None]
 
     @jax.jit
     def forward(tokens):
-        hidden, _ = apply(graphdef, params, tokens, np.arange(LENGTH)[None], mask)
+        hidden, _ = apply(graphdef, params, tokens, jnp.arange(LENGTH)[None], mask)
         return jax.nn.log_softmax(compute_logits(graphdef, params, hidden))[0]
 
     return lambda ids: np.asarray(forward(np.pad(ids, (0, LENGTH - len(ids)))[None]))
@@ -51,15 +52,15 @@ def test_log_probs_over_growing_shrinking_and_evicted_sessions(model, full_log_p
     for turn in range(4):
         requests = [Request(i, ids, 100 * turn + i) for i, ids in held.items()]
         samples = sampler.sample(requests, temperature=1.0)
-        for request, sample in zip(requests, samples, strict=True):
+        for session, request, sample in zip(list(held), requests, samples, strict=True):
             ids = np.concatenate([request.context_ids, sample.response_ids])
             expected = full_log_probs(ids)[np.arange(len(request.context_ids) - 1, len(ids) - 1), sample.response_ids]
             np.testing.assert_allclose(sample.log_probs, expected, atol=2e-5)
             assert sample.ended == (int(sample.response_ids[-1]) in ENDS)
             assert not set(sample.response_ids[:-1].tolist()) & set(ENDS)
-            kept = ids[: len(ids) - 2 * ((request.session + turn) % 2)]  # half of them take tokens back
+            kept = ids[: len(ids) - 2 * ((session + turn) % 2)]  # half of them take tokens back
             more = random.integers(7, 60, random.integers(1, 20)).astype(np.int32)
-            held[request.session] = np.concatenate([kept, more])
+            held[session] = np.concatenate([kept, more])
 
 
 def test_a_sample_depends_on_its_seed_and_not_on_its_company(model):

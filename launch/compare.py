@@ -1,0 +1,36 @@
+"""Compares methods from one base: `compare.py --config=configs/alfworld.py:mini --methods=pivotopd,grpo --workdir=DIR`.
+
+Finished cells are kept: started again, it goes on where it stopped, and in the end only prints.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from absl import app, flags
+from ml_collections import config_flags
+
+from pivotopd_jax.evaluation.compare import Judging, compare, comparison_table
+
+CONFIG = config_flags.DEFINE_config_file("config", None, "Configuration file, with its preset after a colon.")
+WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the comparison.")
+METHODS = flags.DEFINE_list("methods", ["pivotopd", "grpo"], "Methods; the first two are also compared pairwise.")
+SEEDS = flags.DEFINE_list("seeds", ["0", "1", "2"], "Training seeds.")
+EVALUATION_SEEDS = flags.DEFINE_integer("evaluation_seeds", 4, "Times the panel is played at each temperature.")
+
+
+def main(_) -> None:
+    try:
+        cells = compare(
+            CONFIG.value, METHODS.value, [int(s) for s in SEEDS.value], Path(str(WORKDIR.value)),
+            Judging(evaluation_seeds=EVALUATION_SEEDS.value), print,
+        )  # fmt: skip
+    except (ValueError, FileNotFoundError) as error:
+        sys.exit(f"error: {error}")
+    print(comparison_table(cells, METHODS.value))
+
+
+if __name__ == "__main__":
+    flags.mark_flags_as_required(["config", "workdir"])
+    app.run(main)

@@ -1,0 +1,157 @@
+"""Methods side by side from one base: same tasks, steps and seeds; judged on one panel and one set of mistakes.
+
+Every cell is a directory. A finished one is kept, so that an interrupted comparison goes on where it stopped. The last
+checkpoint is judged, whatever the curve looked like.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from pivotopd_jax.evaluation.evaluate import panel
+from pivotopd_jax.evaluation.recovery import bootstrap_interval, find_mistakes, recoveries
+from pivotopd_jax.rollout.collect import fresh_starts, play
+from pivotopd_jax.run import Run, make_run
+from pivotopd_jax.train import train
+
+BASE = "base"
+CELL_FILE = "cell.json"
+
+
+@dataclass(frozen=True)
+class Judging:
+    """How every student is judged.
+
+    Attributes:
+        temperatures: of sampling.
+        evaluation_seeds: times the panel is played at each temperature.
+    """
+
+    temperatures: tuple[float, ...] = (0.4, 1.0)
+    evaluation_seeds: int = 4
+
+
+def compare(
+    config: Any,
+    methods: Sequence[str],
+    seeds: Sequence[int],
+    directory: Path,
+    judging: Judging,
+    report: Callable,
+) -> dict[str, Any]:
+    """Trains and judges every missing cell; returns all cells by name ("base", "grpo-0", ...)."""
+    cells: dict[str, Any] = {}
+    mistakes = None
+    for method, seed in [(BASE, 0), *((m, s) for s in seeds for m in methods)]:
+        name = BASE if method == BASE else f"{method}-{seed}"
+        path = directory / name / CELL_FILE
+        if not path.exists():
+            report(f"cell {name}")
+            cell_config = _cell_config(config, method, seed)
+            if method == BASE:
+                run = make_run(cell_config, directory / name)
+                params = run.reference
+            else:
+                run, state = train(cell_config, directory / name)
+                params = state.params
+            if mistakes is None:
+                mistakes = base_mistakes(run)
+            _write(path, judge(run, params, mistakes, judging))
+        cells[name] = json.loads(path.read_text())
+    return cells
+
+
+def _cell_config(config: Any, method: str, seed: int) -> ConfigDict:
+    cell = ConfigDict(config.to_dict())
+    cell.seed = seed
+    if method != BASE:
+        cell.method = method
+    return cell
+
+
+def _write(path: Path, cell: Mapping[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".new")
+    temporary.write_text(json.dumps(cell))
+    temporary.replace(path)
+
+
+def base_mistakes(run: Run) -> list:
+    """Frozen oracle-pivotal mistakes of the base: from as many plays of the panel as it takes to find enough."""
+    config, found, seed = run.config, [], 0
+    tasks = panel(run.world, config.world.eval_splits, config.evaluate.final_tasks)
+    run.policy.load(run.reference)
+    while len(found) < config.evaluate.mistakes and seed < 4:
+        played = _play(run, tasks, config.eval_temperature, 1000 + seed)
+        wanted = config.evaluate.mistakes - len(found)
+        found += find_mistakes(run.world.planner, played, max_turns=config.max_turns, limit=wanted, seed=seed)
+        seed += 1
+    return found
+
+
+def _play(run: Run, tasks: Sequence, temperature: float, seed: int) -> list:
+    starts = fresh_starts(run.world, run.prompter, tasks, rollouts=1, max_turns=run.config.max_turns)
+    return play(run.policy, starts, temperature=temperature, seed=seed, concurrency=run.policy.slots)
+
+
+def judge(run: Run, params: Any, mistakes: list, judging: Judging) -> dict[str, Any]:
+    """Success of every game at every temperature and seed, and of every continuation of every mistake.
+
+    Returns:
+        {"success": {temperature: [seeds][games]}, "recovery": [mistakes][continuations], "rejected": share at the
+        first temperature}, numbers 0 or 1.
+    """
+    config = run.config
+    tasks = panel(run.world, config.world.eval_splits, config.evaluate.final_tasks)
+    run.policy.load(params)
+    success: dict[str, list] = {}
+    rejected = []
+    for temperature in judging.temperatures:
+        for seed in range(judging.evaluation_seeds):
+            played = _play(run, tasks, temperature, seed)
+            success.setdefault(str(temperature), []).append([int(t.won) for t in played])
+            rejected.append(np.mean([not turn.accepted for t in played for turn in t.turns]))
+    recovered = recoveries(
+        run.policy, run.world, run.prompter, mistakes, continuations=config.evaluate.continuations,
+        temperature=config.eval_temperature, seed=1, max_turns=config.max_turns, concurrency=run.policy.slots,
+    )  # fmt: skip
+    return {"success": success, "recovery": recovered.astype(int).tolist(), "rejected": float(rejected[0])}
+
+
+def measures(cells: Mapping[str, Any], method: str) -> dict[str, np.ndarray]:
+    """Per measure `[training seeds, units]`: units are games (success) or mistakes (recovery), averaged over plays."""
+    own = [cell for name, cell in cells.items() if name == method or name.rpartition("-")[0] == method]
+    temperatures = own[0]["success"]
+    found = {f"success, T {t}": np.stack([np.mean(cell["success"][t], axis=0) for cell in own]) for t in temperatures}
+    found["recovery"] = np.stack([np.mean(cell["recovery"], axis=1) for cell in own])
+    return found
+
+
+def comparison_table(cells: Mapping[str, Any], methods: Sequence[str]) -> str:
+    """A Markdown table: each method, then the difference of the first two; 95% bootstrap intervals over units."""
+    names = list(measures(cells, BASE))
+    lines = ["| | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
+    for method in (BASE, *methods):
+        lines.append(f"| {method} | " + " | ".join(_cell_text(measures(cells, method)[n]) for n in names) + " |")
+    if len(methods) > 1:
+        left, right = (measures(cells, method) for method in methods[:2])
+        paired = [_interval_text(left[n].mean(axis=0) - right[n].mean(axis=0), signed=True) for n in names]
+        lines.append(f"| **{methods[0]} − {methods[1]}**, paired | " + " | ".join(paired) + " |")
+    return "\n".join(lines)
+
+
+def _cell_text(values: np.ndarray) -> str:
+    seeds = f" ({' '.join(f'{100 * v:.1f}' for v in values.mean(axis=1))})" if len(values) > 1 else ""
+    return _interval_text(values.mean(axis=0)) + seeds
+
+
+def _interval_text(values: np.ndarray, *, signed: bool = False) -> str:
+    low, high = bootstrap_interval(values)
+    return f"{100 * values.mean():{'+' if signed else ''}.1f} [{100 * low:.1f}, {100 * high:.1f}]"
