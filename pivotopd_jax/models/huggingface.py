@@ -50,7 +50,7 @@ def load(
         The configuration, the pair `(graphdef, params)` as from `qwen3.split`, and the tokenizer.
 
     Raises:
-        FileNotFoundError: there is no such directory or model, or it lacks a file or a tokenizer.
+        FileNotFoundError: there is no such directory or model, or it lacks a file.
         ValueError: the configuration is not supported, a file is damaged, or tensors are missing, unexpected or of
             another shape.
     """
@@ -105,10 +105,14 @@ def _find(source: str | Path) -> Path:
         ) from error
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _require(path: Path) -> Path:
     if not path.is_file():
         raise FileNotFoundError(f"{path.parent} has no {path.name}; a HuggingFace model directory is expected")
-    return json.loads(path.read_text(encoding="utf-8"))
+    return path
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    return json.loads(_require(path).read_text(encoding="utf-8"))
 
 
 def _check_vocabulary(config: Qwen3Config, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -117,10 +121,9 @@ def _check_vocabulary(config: Qwen3Config, tokenizer: PreTrainedTokenizerBase) -
 
 
 def _load_tokenizer(directory: Path) -> PreTrainedTokenizerBase:
-    try:
-        return AutoTokenizer.from_pretrained(directory)
-    except (OSError, ValueError) as error:
-        raise FileNotFoundError(f"{directory} has no tokenizer that transformers can load: {error}") from error
+    # Without this file transformers would return an empty tokenizer and say nothing.
+    _require(directory / "tokenizer.json")
+    return AutoTokenizer.from_pretrained(directory)
 
 
 def _open_tensors(directory: Path) -> Mapping[str, Any]:

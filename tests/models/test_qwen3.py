@@ -293,7 +293,7 @@ def test_sharded_logits_equal_unsharded_ones() -> None:
         **os.environ,
         "JAX_PLATFORMS": "cpu",
         "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
-        "JAX_COMPILATION_CACHE_DIR": jax.config.jax_compilation_cache_dir or "",
+        "JAX_COMPILATION_CACHE_DIR": jax.config.values["jax_compilation_cache_dir"] or "",
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "PYTHONPATH": os.pathsep.join([str(PROJECT), str(Path(__file__).parent)]),
     }
