@@ -257,10 +257,9 @@ class Qwen3(nnx.Module):
             ValueError: shapes that do not fit together.
         """
         _check_call(tokens, positions, mask, cache, write_at)
-        angles = rotary_angles(positions, self.config.head_dim, self.config.rope_theta)
-        # Behind the barrier they are computed once; XLA would otherwise repeat them in every layer that reads them.
-        angles, bias = jax.lax.optimization_barrier((angles, mask_bias(mask)))
-        where = Where(angles, bias, write_at)
+        # Behind the barrier the angles are computed once; XLA would otherwise repeat them in every layer.
+        angles = jax.lax.optimization_barrier(rotary_angles(positions, self.config.head_dim, self.config.rope_theta))
+        where = Where(angles, mask_bias(mask), write_at)
         # Rows of one matrix, not [batch, length]: XLA's CPU backend takes twice as long for the gradients otherwise.
         x = self.embed_tokens[...][tokens.reshape(-1)]
         written = []
