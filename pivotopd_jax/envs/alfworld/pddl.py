@@ -1,7 +1,7 @@
 """Reads the text of an ALFRED problem: its facts, the names the engine gives things, and its goal.
 
-The problems are machine-written and flat, so regular expressions read them exactly and in milliseconds; whatever does not
-fit raises.
+The problems are machine-written and flat, so regular expressions read them exactly and in milliseconds; whatever does
+not fit raises.
 """
 
 from __future__ import annotations
