@@ -16,7 +16,7 @@ from pivotopd_jax.envs.protocol import Env
 from pivotopd_jax.evaluation.verify import GameFinder, read_json_lines
 from pivotopd_jax.records import Task
 
-PARTS = 5
+PARTS = 20
 
 SnapshotType = TypeVar("SnapshotType")
 
