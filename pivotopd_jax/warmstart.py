@@ -51,6 +51,7 @@ class WarmStart:
         hints: probability that a turn is also practised with a hint.
         batch_tokens: distinct tokens of an optimizer step, about.
         micro_batch_tokens: tokens (padding included) of a forward and backward pass.
+        context_weight: weight of predicting what the world wrote, beside 1 for the responses.
         learning_rate: peak; warm-up then cosine to a tenth.
         seed: of everything.
     """
@@ -68,6 +69,7 @@ class WarmStart:
     hints: float = 0.3
     batch_tokens: int = 16384
     micro_batch_tokens: int = 8192
+    context_weight: float = 1.0
     learning_rate: float = 2e-3
     seed: int = 0
 
@@ -179,7 +181,7 @@ def train(
     learner = Learner(graphdef, optimizer, make_mesh(), micro_batch_tokens=options.micro_batch_tokens, options=update)
     state, started = learner.init(params), time.monotonic()
     for number, rows in enumerate(batches):
-        state, metrics = learner.update(state, supervised_batch(rows, length))
+        state, metrics = learner.update(state, supervised_batch(rows, length, options.context_weight))
         if number % 20 == 0 or number + 1 == len(batches):
             report(
                 f"warm start {number + 1}/{len(batches)}  loss {metrics['loss']:.3f} nats a token  "
@@ -210,10 +212,17 @@ def tree_size(rows: Sequence[Row]) -> int:
     return size
 
 
-def supervised_batch(rows: Sequence[Row], length: int) -> TokenBatch:
-    """A batch whose advantages are 1: cross-entropy under the "likelihood" objective."""
+def supervised_batch(rows: Sequence[Row], length: int, context_weight: float) -> TokenBatch:
+    """Cross-entropy under the "likelihood" objective: the responses, and beside them what the world wrote.
+
+    To predict the world's sentences and lists a student must learn to look names up in what it has read, which is what
+    an admissible action takes; from the responses alone, one token in eight, that comes much later.
+    """
     batch, packed = batch_rows(rows, length=length)
-    return batch._replace(advantages=packed.scatter([1.0] * len(rows)))
+    context = (packed.parent != np.arange(length)) & ~batch.mask
+    weights = batch.weights + context_weight * context / max(1, context.sum())
+    mask = batch.mask | context
+    return batch._replace(mask=mask, weights=weights.astype(np.float32), advantages=mask.astype(np.float32))
 
 
 SOURCES = ("warmstart.py", "models", "prompts", "envs/alfworld", "rollout/packing.py", "rollout/episode.py")

@@ -186,7 +186,6 @@ class Sampler:
         while long := [s for s in contexts if len(contexts[s]) - start[s] > self.chunk][:PREFILL_ROWS]:
             upto = {s: min(len(contexts[s]) - 1, start[s] + 4 * self.chunk) for s in long}
             width = bucket(max(upto[s] - start[s] for s in long), self.chunk)
-            width = min(width, self.capacity - max(start[s] for s in long))
             rows = np.full(PREFILL_ROWS, self.slots, np.int32)
             tokens = np.zeros((PREFILL_ROWS, width), np.int32)
             starts = np.zeros(PREFILL_ROWS, np.int32)
