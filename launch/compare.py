@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from absl import app, flags
+from absl import app, flags, logging
 from ml_collections import config_flags
 
 from pivotopd_jax.evaluation.compare import Judging, compare, comparison_table
@@ -21,6 +21,7 @@ EVALUATION_SEEDS = flags.DEFINE_integer("evaluation_seeds", 4, "Times the panel 
 
 
 def main(_) -> None:
+    logging.set_verbosity(logging.WARNING)
     try:
         cells = compare(
             CONFIG.value, METHODS.value, [int(s) for s in SEEDS.value], Path(str(WORKDIR.value)),

@@ -52,7 +52,8 @@ class WarmStart:
         batch_tokens: distinct tokens of an optimizer step, about.
         micro_batch_tokens: tokens (padding included) of a forward and backward pass.
         context_weight: weight of predicting what the world wrote, beside 1 for the responses.
-        learning_rate: peak; warm-up then cosine to a tenth.
+        learning_rate: peak, of Muon's matrices; warm-up then cosine to a tenth.
+        adam_learning_rate: of everything else.
         seed: of everything.
     """
 
@@ -70,7 +71,8 @@ class WarmStart:
     batch_tokens: int = 16384
     micro_batch_tokens: int = 8192
     context_weight: float = 1.0
-    learning_rate: float = 2e-3
+    learning_rate: float = 2e-2
+    adam_learning_rate: float = 3e-3
     seed: int = 0
 
 
@@ -174,8 +176,12 @@ def train(
     """Supervised training on demonstrations of `tasks`; returns the trained parameters."""
     options = demonstrator.options
     batches = list(_batches(demonstrations(demonstrator, tasks, options), options.batch_tokens))
+    # Muon needs about half the steps of Adam here; embeddings and norms are left to its inner Adam.
     optimizer = optax.chain(
-        optax.clip_by_global_norm(1.0), optax.adamw(_learning_rate(options, len(batches)), b2=0.98, weight_decay=0.01)
+        optax.clip_by_global_norm(1.0),
+        optax.contrib.muon(
+            _learning_rate(options, len(batches)), adam_learning_rate=options.adam_learning_rate, adam_b2=0.98
+        ),
     )
     update = UpdateOptions(objective="likelihood", kl_coefficient=0.0)
     learner = Learner(graphdef, optimizer, make_mesh(), micro_batch_tokens=options.micro_batch_tokens, options=update)

@@ -181,16 +181,13 @@ class Learner:
         """A train state on the mesh; `params` are copied, so the caller may keep them as reference."""
         placed = shardings(params, self.mesh, replicate_indivisible=True)
         params = jax.jit(lambda p: jax.tree.map(jnp.copy, p), out_shardings=placed)(params)
-        shapes = jax.eval_shape(self.optimizer.init, params)
-        # Left to itself, jit may put Adam's moments on one device.
-        where = optax.tree_utils.tree_map_params(
-            self.optimizer, lambda _, s: s, shapes, placed, transform_non_params=lambda _: self._whole
-        )
+        # Left to itself, jit may put an optimizer's moments on one device.
+        where = _like_parameters(jax.eval_shape(self.optimizer.init, params), placed, self._whole)
         opt_state = jax.jit(self.optimizer.init, out_shardings=where)(params)
         return TrainState(params, opt_state, jax.device_put(jnp.int32(0), self._whole))
 
     def score(self, params: Any, packed: Packed) -> np.ndarray:
-        """Log-probabilities `[rows, length]` float32 in nats of the responses of `packed` under `params`; 0 elsewhere."""
+        """Log-probabilities `[rows, length]` float32 in nats of the responses of `packed`; 0 elsewhere."""
         parts = [jax.device_get(_score(self.graphdef, params, *part)) for part in self._micro_batches(_trees(packed))]
         return np.concatenate(parts)[: len(packed.tokens)]
 
@@ -222,6 +219,16 @@ class Learner:
             part = jax.tree.map(lambda a: _slice_rows(a, start, size), batch)  # noqa: B023
             part = part._replace(subtree_end=_seen_by_itself(part.subtree_end))
             yield jax.device_put((part, _places(part.mask)), self._rows)
+
+
+def _like_parameters(state: Any, placed: Any, otherwise: NamedSharding) -> Any:
+    """A sharding for every leaf of an optimizer state: that of the parameter whose path its own path ends with."""
+    known = dict(jax.tree_util.tree_leaves_with_path(placed))
+
+    def where(path: tuple[Any, ...], _: Any) -> NamedSharding:
+        return next((known[path[i:]] for i in range(len(path)) if path[i:] in known), otherwise)
+
+    return jax.tree_util.tree_map_with_path(where, state)
 
 
 class _Trees(NamedTuple):

@@ -1,0 +1,80 @@
+"""Evaluates a student of a finished or running run, by the name of its checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pivotopd_jax.evaluation.evaluate import panel, summarise
+from pivotopd_jax.evaluation.recovery import bootstrap_interval
+from pivotopd_jax.learner.checkpoints import Checkpoints
+from pivotopd_jax.run import Run, make_run
+from pivotopd_jax.train import evaluate_run
+
+
+def checkpoint_params(run: Run, directory: Path, which: str) -> tuple[Any, int]:
+    """Parameters of the "last", "best" or "base" student of a run, and the steps it has been trained for.
+
+    Raises:
+        FileNotFoundError: the run has no checkpoint.
+    """
+    if which == "base":
+        return run.reference, 0
+    checkpoints = Checkpoints(directory, keep=run.config.checkpoint.keep)
+    done = checkpoints.latest if which == "last" else checkpoints.best
+    if done is None:
+        raise FileNotFoundError(f"{directory} holds no checkpoint; train there first, or pass --checkpoint=base")
+    params = checkpoints.restore(done, run.learner.init(run.reference)).params
+    checkpoints.close()
+    return params, done
+
+
+def evaluate_checkpoint(
+    config: Any, directory: Path, which: str, temperature: float, seeds: Iterable[int], size: int
+) -> dict[str, Any]:
+    """Plays the evaluation splits of `config` with a student of the run in `directory`.
+
+    Returns:
+        Shares in [0, 1]: "success" with its 95% interval over games, "by_kind", "mean_over_kinds", "rejected"; what was
+        played: "world", "games", "plays", "temperature", "checkpoint", "steps".
+    """
+    run = make_run(config, directory)
+    params, done = checkpoint_params(run, directory, which)
+    tasks = panel(run.world, config.world.eval_splits, size)
+    plays = [evaluate_run(run, params, tasks, temperature, seed).trajectories for seed in seeds]
+    result = summarise([t for trajectories in plays for t in trajectories], run.world.kinds)
+    per_game = [sum(t.won for t in same) / len(plays) for same in zip(*plays, strict=True)]
+    return {
+        "world": run.world.name,
+        "games": len(tasks),
+        "plays": len(plays),
+        "temperature": temperature,
+        "checkpoint": which,
+        "steps": done,
+        "success": result.success,
+        "success_interval": bootstrap_interval(per_game),
+        "by_kind": result.by_kind,
+        "mean_over_kinds": result.mean_over_kinds,
+        "rejected": result.rejected,
+    }
+
+
+def evaluation_table(result: dict[str, Any]) -> str:
+    """One Markdown row: each kind of task, their unweighted mean, and success over all games."""
+    kinds = list(result["by_kind"])
+    head = [*kinds, "mean of kinds", "all games"]
+    low, high = result["success_interval"]
+    values = [f"{100 * result['by_kind'][kind]:.1f}" for kind in kinds]
+    values += [
+        f"{100 * result['mean_over_kinds']:.1f}",
+        f"{100 * result['success']:.1f} [{100 * low:.1f}, {100 * high:.1f}]",
+    ]
+    title = f"{result['checkpoint']} student ({result['steps']} steps) on {result['games']} games of {result['world']}"
+    return "\n".join(
+        [f"{title}, temperature {result['temperature']}:", _row(head), _row(["---"] * len(head)), _row(values)]
+    )
+
+
+def _row(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
