@@ -65,13 +65,14 @@ def train_step(run: Run, state: TrainState, step: int, recorder: Recorder) -> tu
             temperature=config.temperature, seed=seed,
         )  # fmt: skip
     rows = rollout_rows(trajectories, notes, run.method, run.prompter) + extra
-    assert_unprivileged(run, rows)
+    assert_unprivileged(run, rows, trajectories)
     with recorder.stage("score"):
-        batches = [shaped_batch(run, state, chunk) for chunk in mini_batches(run, rows, len(trajectories), seed)]
+        chunks = mini_batches(run, rows, len(trajectories), seed)
+        batches = [shaped_batch(run, state, chunk, only_update=len(chunks) == 1) for chunk in chunks]
     with recorder.stage("update"):
         updates = []
         for batch in batches:
-            state, update = run.learner.update(state, batch)
+            state, update = run.learner.update(state, batch, on_policy=len(batches) == 1)
             updates.append(update)
     if step % config.log_trajectories_every == 0:
         recorder.trajectories(step, trajectories, notes)
@@ -114,22 +115,33 @@ def mini_batches(run: Run, rows: Sequence[Row], trajectories: int, seed: int) ->
     return [part for part in parts if part]
 
 
-def shaped_batch(run: Run, state: TrainState, rows: Sequence[Row]) -> TokenBatch:
-    """Packs rows, scores them under every view of θ₀ and the reference, and lets the method shape advantages."""
+def shaped_batch(run: Run, state: TrainState, rows: Sequence[Row], *, only_update: bool) -> TokenBatch:
+    """Packs rows, scores them under every view of θ₀ and the reference, and lets the method shape advantages.
+
+    In the only update of a step θ is still θ₀: old log-probs are those of the update's own forward pass, and just the
+    rows with a privileged view are scored.
+    """
     length = run.config.learner.row_tokens
     batch, packed = batch_rows(rows, length=length, aggregation=run.config.ppo.aggregation)
-    views = score_views(lambda p: run.learner.score(state.params, p), rows, packed, run.method.views, length=length)
+    views = score_views(
+        lambda p: run.learner.score(state.params, p), rows, packed, run.method.views, length=length,
+        every_row=not only_update,
+    )  # fmt: skip
     batch = batch._replace(old_log_probs=views[PLAIN])
     if run.config.ppo.kl_coefficient:
         batch = batch._replace(reference_log_probs=run.learner.score(run.reference, packed) * batch.mask)
     return batch._replace(advantages=np.asarray(run.method.shape(batch, views), np.float32))
 
 
-def assert_unprivileged(run: Run, rows: Sequence[Row]) -> None:
-    """No hint may stand in a context that is trained under; checked where rows are made, on every recovery row."""
+def assert_unprivileged(run: Run, rows: Sequence[Row], trajectories: Sequence[Trajectory]) -> None:
+    """No hint may stand in a context that is trained under; checked where hints are about, on every recovery row.
+
+    What the student itself said earlier in the episode is its own affair, even if it sounds like a hint.
+    """
     for row in rows:
         if row.kind == "recovery":
-            run.prompter.assert_unprivileged(row.context_ids)
+            said = [turn.response for turn in trajectories[row.trajectory].turns[: row.turn]]
+            run.prompter.assert_unprivileged(row.context_ids, said)
 
 
 def rollout_metrics(trajectories: Sequence[Trajectory], notes: Sequence[Note], rows: Sequence[Row]) -> Metrics:

@@ -135,10 +135,12 @@ def _score(graphdef, params, batch, places) -> jax.Array:
     return token_log_probs(graphdef, params, batch, places)
 
 
-@partial(jax.jit, static_argnames=("graphdef", "options", "remat"), donate_argnames=("gradient",))
-def _accumulate(graphdef, params, gradient, batch: TokenBatch, places, options: UpdateOptions, remat: bool):
+@partial(jax.jit, static_argnames=("graphdef", "options", "remat", "on_policy"), donate_argnames=("gradient",))
+def _accumulate(graphdef, params, gradient, batch: TokenBatch, places, options: UpdateOptions, remat, on_policy):
     def loss(params):
-        return policy_loss(token_log_probs(graphdef, params, batch, places, remat=remat), batch, options)
+        log_probs = token_log_probs(graphdef, params, batch, places, remat=remat)
+        old = jax.lax.stop_gradient(log_probs) if on_policy else batch.old_log_probs
+        return policy_loss(log_probs, batch._replace(old_log_probs=old), options)
 
     (value, sums), new = jax.value_and_grad(loss, has_aux=True)(params)
     return jax.tree.map(jnp.add, gradient, new), {"loss": value, **sums}
@@ -191,8 +193,15 @@ class Learner:
         parts = [jax.device_get(_score(self.graphdef, params, *part)) for part in self._micro_batches(_trees(packed))]
         return np.concatenate(parts)[: len(packed.tokens)]
 
-    def update(self, state: TrainState, batch: TokenBatch) -> tuple[TrainState, dict[str, float]]:
+    def update(
+        self, state: TrainState, batch: TokenBatch, *, on_policy: bool = False
+    ) -> tuple[TrainState, dict[str, float]]:
         """One optimizer step on `batch` (numpy arrays). `state` is consumed.
+
+        Args:
+            state: to be updated.
+            batch: rows to train on.
+            on_policy: `state` is the policy that sampled: `batch.old_log_probs` is not read, all ratios are 1.
 
         Returns:
             The new state; metrics: loss, kl_reference, grad_norm (before clipping), ...
@@ -200,7 +209,9 @@ class Learner:
         gradient = jax.tree.map(jnp.zeros_like, state.params)
         totals: list[Any] = []
         for part in self._micro_batches(batch):
-            gradient, sums = _accumulate(self.graphdef, state.params, gradient, *part, self.options, self.remat)
+            gradient, sums = _accumulate(
+                self.graphdef, state.params, gradient, *part, self.options, self.remat, on_policy
+            )
             totals.append(sums)
         state, norm = _apply_gradient(self.optimizer, state, gradient)
         summed = jax.tree.map(lambda *values: float(np.sum(jax.device_get(values))), *totals)

@@ -115,12 +115,18 @@ class Prompter:
             )
         return kept
 
-    def assert_unprivileged(self, ids: np.ndarray) -> None:
+    def assert_unprivileged(self, ids: np.ndarray, said: Sequence[str] = ()) -> None:
         """Refuses a training prompt that holds a hint.
 
+        Args:
+            ids: `[context_length]` int32.
+            said: the student's own earlier responses, which may say anything.
+
         Raises:
-            PrivilegedPrompt: it does.
+            PrivilegedPrompt: a hint stands in it, outside `said`.
         """
         text = self.chat.tokenizer.decode([int(i) for i in ids], skip_special_tokens=False)
+        for response in filter(is_privileged, said):
+            text = text.replace(response, "")
         if is_privileged(text):
             raise PrivilegedPrompt(f"a training prompt holds a privileged hint: …{text[-300:]!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -99,7 +99,7 @@ class Scorer(Protocol):
 
 
 def score_views(
-    frozen: Scorer, rows: Sequence[Row], packed: Packed, views: Sequence[View], *, length: int
+    frozen: Scorer, rows: Sequence[Row], packed: Packed, views: Sequence[View], *, length: int, every_row: bool = True
 ) -> dict[View, np.ndarray]:
     """Log-probs of every row's response under its views, laid out like the batch.
 
@@ -111,21 +111,25 @@ def score_views(
         packed: as returned by it.
         views: privileged views wanted. A row that lacks one gets its plain log-probs there.
         length: tokens of a row of the scoring batch.
+        every_row: score the plain context of rows without any view too; otherwise all their entries are 0.
 
     Returns:
         `[rows, length]` float32 for "plain" and every view, 0 outside the responses.
     """
-    wanted = [(i, PLAIN, row.context_ids) for i, row in enumerate(rows)]
+    seen = [bool(row.views.keys() & set(views)) for row in rows]
+    wanted = [(i, PLAIN, row.context_ids) for i, row in enumerate(rows) if every_row or seen[i]]
+    if not wanted:
+        return {view: packed.scatter([0.0] * len(rows)) for view in (PLAIN, *views)}
     wanted += [(i, view, row.views[view]) for i, row in enumerate(rows) for view in views if view in row.views]
     # Branches must follow the row they hang off, or a tree could fill up before they are hung.
     wanted.sort(key=lambda item: item[0])
     scored = pack(
         [Scored(rows[i].trajectory, context, rows[i].response_ids) for i, _, context in wanted], length=length
     )
-    by_view: Mapping[tuple[int, View], np.ndarray] = {
+    by_view: Mapping[tuple[int, View], Any] = {
         (i, view): values for (i, view, _), values in zip(wanted, scored.gather(frozen(scored)), strict=True)
     }
     return {
-        view: packed.scatter([by_view.get((i, view), by_view[i, PLAIN]) for i in range(len(rows))])
+        view: packed.scatter([by_view.get((i, view), by_view.get((i, PLAIN), 0.0)) for i in range(len(rows))])
         for view in (PLAIN, *views)
     }

@@ -92,6 +92,8 @@ def test_a_recovery_row_is_sampled_with_the_hint_and_trained_without(toy, wastef
     toy.prompter.assert_unprivileged(row.context_ids)
     with pytest.raises(PrivilegedPrompt, match="holds a privileged hint"):
         toy.prompter.assert_unprivileged(row.views["hinted"])
+    # A student may babble a hint by itself: its own words are not a leak.
+    toy.prompter.assert_unprivileged(row.views["hinted"], [action_hint("left").strip()])
 
 
 def test_two_recovery_turns_follow_the_action_that_was_said(toy, wasteful):
@@ -171,6 +173,16 @@ def test_an_all_fail_group_still_learns_from_recoveries(toy):
     assert not batch.advantages[~batch.recovery].any()
     _, metrics = learner.update(learner.init(toy.params), batch)
     assert metrics["grad_norm"] > 1e-4
+
+
+def test_rows_without_a_view_need_no_scoring_in_the_only_update(toy):
+    trajectories = group(toy)
+    learner, batch, rows, packed, views = shaped(toy, trajectories, KNOBS)
+    few = score_views(lambda p: learner.score(toy.params, p), rows, packed, ("hinted",), length=LENGTH, every_row=False)
+    difference = views["hinted"] - views[PLAIN]
+    np.testing.assert_allclose(few["hinted"] - few[PLAIN], difference, atol=2e-5)
+    assert np.count_nonzero(few[PLAIN]) < np.count_nonzero(views[PLAIN])
+    assert batch.mask.sum() == np.count_nonzero(views[PLAIN])
 
 
 def test_recovery_tokens_carry_the_clipped_advantage_and_nothing_else(toy):

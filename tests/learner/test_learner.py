@@ -1,0 +1,121 @@
+"""The update: ratios of the first update are 1, and a mesh changes nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+from pivotopd_jax.learner.learner import Learner, UpdateOptions, make_mesh, make_optimizer
+from pivotopd_jax.models.qwen3 import Qwen3, Qwen3Config, split
+from pivotopd_jax.records import Row, TokenBatch
+from pivotopd_jax.rollout.packing import Packed
+from pivotopd_jax.rollout.rows import batch_rows
+
+CONFIG = Qwen3Config(40, 16, 32, 2, 2, 2, 8, 1e4, 1e-6, True, 128)
+
+
+def make_batch(seed: int = 0) -> tuple[TokenBatch, Packed]:
+    random = np.random.default_rng(seed)
+    rows = [
+        Row(
+            "rollout",
+            i,
+            0,
+            0,
+            random.integers(1, 40, 5 + i).astype(np.int32),
+            random.integers(1, 40, 3).astype(np.int32),
+        )
+        for i in range(11)
+    ]
+    batch, packed = batch_rows(rows, length=32)
+    return batch._replace(advantages=packed.scatter(list(random.normal(size=len(rows))))), packed
+
+
+def make_learner(fsdp: int = 1, tensor: int = 1, **options) -> tuple[Learner, object]:
+    graphdef, params = split(Qwen3(CONFIG, rngs=nnx.Rngs(0)))
+    optimizer = make_optimizer(1e-2, warmup_steps=1, max_grad_norm=1.0)
+    mesh = make_mesh(fsdp, tensor)
+    return Learner(graphdef, optimizer, mesh, micro_batch_tokens=64, options=UpdateOptions(**options)), params
+
+
+def test_the_first_update_needs_no_old_log_probs():
+    learner, params = make_learner()
+    batch, packed = make_batch()
+    scored = learner.score(params, packed)
+    batch = batch._replace(reference_log_probs=scored)
+    given, expected = learner.update(learner.init(params), batch._replace(old_log_probs=scored))
+    free, metrics = learner.update(learner.init(params), batch, on_policy=True)
+    assert metrics == pytest.approx(expected, rel=1e-5, abs=1e-7)
+    for left, right in zip(jax.tree.leaves(given.params), jax.tree.leaves(free.params), strict=True):
+        np.testing.assert_allclose(left, right, atol=1e-5)
+
+
+def test_the_likelihood_objective_is_cross_entropy():
+    learner, params = make_learner(objective="likelihood")
+    batch, packed = make_batch()
+    log_probs = learner.score(params, packed)
+    batch = batch._replace(advantages=batch.mask.astype(np.float32))
+    _, metrics = learner.update(learner.init(params), batch)
+    assert metrics["loss"] == pytest.approx(-log_probs[batch.mask].mean(), rel=1e-5)
+
+
+def test_the_learning_rate_warms_up_to_its_constant():
+    optimizer = make_optimizer(1.0, warmup_steps=4, max_grad_norm=1e9)
+    params, sizes = np.zeros(1, np.float32), []
+    state = optimizer.init(params)
+    for _ in range(6):
+        updates, state = optimizer.update(np.ones(1, np.float32), state, params)
+        sizes.append(-float(np.asarray(updates)[0]))
+    np.testing.assert_allclose(sizes, [0.25, 0.5, 0.75, 1.0, 1.0, 1.0], rtol=1e-4)
+
+
+def test_a_mesh_that_is_too_large_is_refused():
+    with pytest.raises(ValueError, match="a mesh of 64 × 2 devices was asked for; this machine has"):
+        make_mesh(64, 2)
+
+
+def loss_and_gradient_norm(fsdp: int, tensor: int) -> tuple[float, float]:
+    learner, params = make_learner(fsdp, tensor)
+    learner.micro_batch_tokens = 64 // fsdp
+    _, metrics = learner.update(learner.init(params), make_batch()[0], on_policy=True)
+    return metrics["loss"], metrics["grad_norm"]
+
+
+SHARDED = """
+import jax, sys
+sys.path.insert(0, {folder!r})
+from test_learner import loss_and_gradient_norm, make_learner
+assert jax.device_count() == 8
+for mesh in ((8, 1), (4, 2), (2, 4)):
+    print(*loss_and_gradient_norm(*mesh))
+learner, params = make_learner(4, 2)
+moments = [x for x in jax.tree.leaves(learner.init(params).opt_state) if x.ndim == 2]
+assert moments and all(len(x.sharding.device_set) == 8 for x in moments)
+"""
+
+
+def test_sharded_over_eight_devices_equals_unsharded():
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
+    code = SHARDED.format(folder=str(Path(__file__).parent))
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    expected = loss_and_gradient_norm(1, 1)
+    results = [tuple(map(float, line.split())) for line in done.stdout.splitlines()]
+    assert len(results) == 3
+    for result in results:
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_optimizers_with_masked_parts_can_be_sharded():
+    graphdef, params = split(Qwen3(CONFIG, rngs=nnx.Rngs(0)))
+    optimizer = optax.contrib.muon(1e-2)
+    state = Learner(graphdef, optimizer, make_mesh(), micro_batch_tokens=64).init(params)
+    assert any(x.ndim == 2 for x in jax.tree.leaves(state.opt_state))

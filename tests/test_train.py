@@ -1,0 +1,145 @@
+"""The whole loop at the smallest size: it runs, it resumes exactly, and it refuses what it cannot do."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from pivotopd_jax.evaluation.checkpointed import evaluate_checkpoint, evaluation_table
+from pivotopd_jax.evaluation.compare import Judging, compare, comparison_table
+from pivotopd_jax.learner.checkpoints import ConfigurationChanged
+from pivotopd_jax.recording import read_metrics
+from pivotopd_jax.summary import summarise_run
+from pivotopd_jax.train import train
+
+PROJECT = Path(__file__).resolve().parents[1]
+
+
+def load_config(preset: str) -> Any:
+    spec = importlib.util.spec_from_file_location("alfworld_config", PROJECT / "configs" / "alfworld.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.get_config(preset)
+
+
+def tiny_config(method: str = "pivotopd", steps: int = 2) -> Any:
+    c = load_config("mini")
+    c.method, c.steps, c.tasks_per_step, c.rollouts, c.max_turns = method, steps, 2, 2, 5
+    c.sampler.slots = 8
+    c.ppo.mini_batch = 4
+    c.evaluate.tasks = c.evaluate.final_tasks = 4
+    c.evaluate.mistakes, c.evaluate.continuations = 3, 2
+    c.evaluate.every, c.checkpoint.every = 2, 1
+    c.mini.update({"games": 24, "hidden_size": 16, "intermediate_size": 32, "num_layers": 1, "num_heads": 2,
+                   "num_kv_heads": 1, "head_dim": 8})  # fmt: skip
+    return c
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of one module share the student that the first of them makes."""
+    return tmp_path_factory.mktemp("runs")
+
+
+def same(left: Any, right: Any) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True))
+
+
+def without_seconds(directory: Path) -> list[dict[str, float]]:
+    return [{k: v for k, v in line.items() if not k.startswith("seconds/")} for line in read_metrics(directory)]
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(place):
+    _, straight = train(tiny_config(), place / "straight")
+    _, half = train(tiny_config(steps=1), place / "halves")
+    (place / "halves" / "metrics.jsonl").open("a").write('{"step": 1, "train/succ')  # a line cut short by the crash
+    _, resumed = train(tiny_config(), place / "halves")
+    assert not same(half.params, resumed.params)
+    assert same(straight, resumed)
+    assert without_seconds(place / "straight") == without_seconds(place / "halves")
+    records = (place / "straight" / "trajectories" / "step_000000.jsonl").read_text().splitlines()
+    assert len(records) == 4
+    assert {"task", "won", "turns"} <= json.loads(records[0]).keys()
+
+
+def test_another_configuration_is_refused(place):
+    train(tiny_config(steps=1), place / "changed")
+    config = tiny_config()
+    config.ppo.learning_rate = 0.5
+    with pytest.raises(ConfigurationChanged, match=r"learning_rate.*0\.5.*choose another --workdir"):
+        train(config, place / "changed")
+
+
+@pytest.mark.parametrize("method", ["grpo", "preventive_only", "recovery_only", "opsd"])
+def test_every_method_runs_through_the_same_loop(place, method):
+    config = tiny_config(method, steps=1)
+    config.ppo.mini_batch = 2  # two updates a step: old log-probs are scored
+    run, state = train(config, place / method)
+    assert run.method.name == method
+    assert int(state.step) == 2
+    assert np.isfinite(read_metrics(place / method)[-1]["update/loss"])
+
+
+def test_the_summary_and_the_evaluation_of_checkpoints(place, capsys):
+    config = tiny_config()
+    run, state = train(config, place / "straight")
+    summary = summarise_run(run, state.params, place / "straight")
+    assert json.loads((place / "straight" / "summary.json").read_text())["method"] == "pivotopd"
+    assert {"collect", "annotate", "extend", "score", "update"} <= summary["seconds"].keys()
+    assert (place / "straight" / "curve.png").stat().st_size > 1000
+    assert "success on held-out games" in capsys.readouterr().out
+    for checkpoint, steps in (("base", 0), ("last", 2), ("best", 2)):
+        result = evaluate_checkpoint(config, place / "straight", checkpoint, 0.4, range(2), 4)
+        assert (result["steps"], result["games"], result["plays"]) == (steps, 4, 2)
+        assert "mean of kinds" in evaluation_table(result)
+    with pytest.raises(FileNotFoundError, match="holds no checkpoint"):
+        evaluate_checkpoint(config, place / "nowhere", "last", 0.4, range(1), 4)
+
+
+def test_a_comparison_keeps_its_finished_cells(place):
+    reports: list[str] = []
+    arguments = (tiny_config(steps=1), ["pivotopd", "grpo"], [0], place, Judging((0.4,), 1), reports.append)
+    cells = compare(*arguments)
+    assert list(cells) == ["base", "pivotopd-0", "grpo-0"]
+    assert len(reports) == 3
+    assert compare(*arguments) == cells
+    assert len(reports) == 3
+    table = comparison_table(cells, ["pivotopd", "grpo"])
+    assert "**pivotopd − grpo**, paired" in table
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"method": "nope"}, "method 'nope' is not known; choose one of pivotopd"),
+        ({"world.name": "nope"}, "world 'nope' is not known"),
+        ({"prompt.style": "nope"}, "expected 'windowed' or 'transcript'"),
+        ({"teacher.kind": "nope"}, "expected 'symbolic'"),
+        ({"learner.fsdp": 64}, "a mesh of 64 × 1 devices was asked for"),
+        ({"student": "/no/such/directory"}, "no/such/directory"),
+        ({"world.source": "/no/such/games"}, "no/such/games"),
+    ],
+)
+def test_what_cannot_be_used_is_named(place, change, message):
+    config = tiny_config()
+    config.update_from_flattened_dict(change)
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        train(config, place / "refused")
+
+
+def test_presets():
+    paper, mini, real = (load_config(preset) for preset in ("paper", "mini", "mini_real"))
+    assert (paper.steps, paper.tasks_per_step, paper.rollouts, paper.knobs.recovery_depth) == (160, 16, 8, 2)
+    assert (paper.knobs.recovery_limit, paper.knobs.recovery_clip, paper.ppo.learning_rate) == (64, 5.0, 1e-6)
+    assert set(paper) - {"mini"} == set(mini) - {"mini"}
+    assert real.world.eval_splits == ("valid_seen", "valid_unseen")
+    with pytest.raises(ValueError, match="no preset 'nope'; choose one of paper, mini, mini_real"):
+        load_config("nope")
