@@ -69,7 +69,8 @@ class Recorder:
             if name in metrics
         ]
         parts += [f"kl {metrics['update/kl_reference']:.3g}", f"grad {metrics['update/grad_norm']:.3g}"]
-        self.console.print(f"step {step:4d}  {sum(self.seconds.values()):5.1f} s  " + "  ".join(parts))
+        line = f"step {step:4d}  {sum(self.seconds.values()):5.1f} s  " + "  ".join(parts)
+        self.console.print(line, soft_wrap=True)
 
     def trajectories(self, step: int, trajectories: Sequence[Trajectory], notes: Sequence[Note]) -> None:
         """Writes trajectories/step_NNNNNN.jsonl, one readable trajectory a line."""
