@@ -5,12 +5,12 @@ Finished cells are kept: started again, it goes on where it stopped, and in the 
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-from absl import app, flags, logging
+from absl import flags
 from ml_collections import config_flags
 
+from pivotopd_jax import command_line
 from pivotopd_jax.evaluation.compare import Judging, compare, comparison_table
 
 CONFIG = config_flags.DEFINE_config_file("config", None, "Configuration file, with its preset after a colon.")
@@ -20,18 +20,13 @@ SEEDS = flags.DEFINE_list("seeds", ["0", "1", "2"], "Training seeds.")
 EVALUATION_SEEDS = flags.DEFINE_integer("evaluation_seeds", 4, "Times the panel is played at each temperature.")
 
 
-def main(_) -> None:
-    logging.set_verbosity(logging.WARNING)
-    try:
-        cells = compare(
-            CONFIG.value, METHODS.value, [int(s) for s in SEEDS.value], Path(str(WORKDIR.value)),
-            Judging(evaluation_seeds=EVALUATION_SEEDS.value), print,
-        )  # fmt: skip
-    except (ValueError, FileNotFoundError) as error:
-        sys.exit(f"error: {error}")
+def main() -> None:
+    cells = compare(
+        CONFIG.value, METHODS.value, [int(s) for s in SEEDS.value], Path(str(WORKDIR.value)),
+        Judging(evaluation_seeds=EVALUATION_SEEDS.value), print,
+    )  # fmt: skip
     print(comparison_table(cells, METHODS.value))
 
 
 if __name__ == "__main__":
-    flags.mark_flags_as_required(["config", "workdir"])
-    app.run(main)
+    command_line.run(main, required=["config", "workdir"])

@@ -6,12 +6,12 @@ The student is a checkpoint of the run in --workdir, or with --checkpoint=base t
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
-from absl import app, flags, logging
+from absl import flags
 from ml_collections import config_flags
 
+from pivotopd_jax import command_line
 from pivotopd_jax.evaluation.checkpointed import evaluate_checkpoint, evaluation_table
 
 CONFIG = config_flags.DEFINE_config_file("config", None, "Configuration file, with its preset after a colon.")
@@ -22,20 +22,14 @@ SEEDS = flags.DEFINE_integer("seeds", 1, "Times each game is played.")
 TASKS = flags.DEFINE_integer("tasks", 0, "Size of the panel; 0 plays every game of the evaluation splits.")
 
 
-def main(_) -> None:
-    logging.set_verbosity(logging.WARNING)
+def main() -> None:
     config = CONFIG.value
     temperature = config.eval_temperature if TEMPERATURE.value is None else TEMPERATURE.value
-    try:
-        result = evaluate_checkpoint(
-            config, Path(str(WORKDIR.value)), CHECKPOINT.value, temperature, range(SEEDS.value), TASKS.value
-        )
-    except (ValueError, FileNotFoundError) as error:
-        sys.exit(f"error: {error}")
+    directory = Path(str(WORKDIR.value))
+    result = evaluate_checkpoint(config, directory, CHECKPOINT.value, temperature, range(SEEDS.value), TASKS.value)
     print(evaluation_table(result))
     print(json.dumps(result))
 
 
 if __name__ == "__main__":
-    flags.mark_flags_as_required(["config", "workdir"])
-    app.run(main)
+    command_line.run(main, required=["config", "workdir"])

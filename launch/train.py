@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-from absl import app, flags, logging
+from absl import flags
 from ml_collections import config_flags
 
+from pivotopd_jax import command_line
 from pivotopd_jax.summary import summarise_run
 from pivotopd_jax.train import train
 
@@ -15,16 +15,11 @@ CONFIG = config_flags.DEFINE_config_file("config", None, "Configuration file, wi
 WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the run; an interrupted run goes on from it.")
 
 
-def main(_) -> None:
-    logging.set_verbosity(logging.WARNING)
+def main() -> None:
     workdir = Path(str(WORKDIR.value))
-    try:
-        run, state = train(CONFIG.value, workdir)
-        summarise_run(run, state.params, workdir)
-    except (ValueError, FileNotFoundError) as error:
-        sys.exit(f"error: {error}")
+    run, state = train(CONFIG.value, workdir)
+    summarise_run(run, state.params, workdir)
 
 
 if __name__ == "__main__":
-    flags.mark_flags_as_required(["config", "workdir"])
-    app.run(main)
+    command_line.run(main, required=["config", "workdir"])

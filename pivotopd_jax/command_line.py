@@ -1,0 +1,41 @@
+"""What the launch scripts share: flags that are read with clear messages, and errors that end with one line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from absl import app, flags, logging
+
+
+def run(main: Callable[[], Any], *, required: Sequence[str]) -> None:
+    """Parses flags and calls `main`; what a user can mend ends with one line and exit status 1.
+
+    Args:
+        main: the script.
+        required: names of flags that must be given.
+    """
+    flags.mark_flags_as_required(required)
+    app.run(lambda _: _call(main), flags_parser=_parse)
+
+
+def _call(main: Callable[[], Any]) -> None:
+    logging.set_verbosity(logging.WARNING)
+    try:
+        main()
+    except (ValueError, FileNotFoundError) as error:
+        logging.debug("traceback of the error below", exc_info=True)
+        sys.exit(f"error: {error}")
+
+
+def _parse(arguments: list[str]) -> list[str]:
+    try:
+        return app.parse_flags_with_usage(arguments)
+    except (AttributeError, KeyError) as error:
+        name = str(error).strip("\"'")
+        sys.exit(f"error: the configuration has no key {name!r}; its keys are in the file given to --config")
+    except (TypeError, ValueError) as error:
+        sys.exit(f"error: {error}")
+    except FileNotFoundError as error:
+        sys.exit(f"error: {error}; expected --config=configs/NAME.py[:preset]")

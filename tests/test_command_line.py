@@ -1,0 +1,28 @@
+"""What a user types wrong ends with one line that says what is wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[1]
+MINI = "--config=configs/alfworld.py:mini"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([MINI, "--config.nope=1"], "error: the configuration has no key 'nope'; its keys are in the file given"),
+        ([MINI, "--config.world.source=/no/such/games"], "error: no directory '/no/such/games' with ALFWorld games"),
+        (["--config=configs/alfworld.py:nope"], "has no preset 'nope'; choose one of paper, mini, mini_real"),
+    ],
+)
+def test_one_clear_message(arguments, message, tmp_path):
+    command = [sys.executable, "launch/train.py", f"--workdir={tmp_path / 'run'}", *arguments]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
