@@ -31,11 +31,11 @@ def _call(main: Callable[[], Any]) -> None:
 
 def _parse(arguments: list[str]) -> list[str]:
     try:
-        return app.parse_flags_with_usage(arguments)
+        return flags.FLAGS(arguments)
     except (AttributeError, KeyError) as error:
         name = str(error).strip("\"'")
         sys.exit(f"error: the configuration has no key {name!r}; its keys are in the file given to --config")
-    except (TypeError, ValueError) as error:
-        sys.exit(f"error: {error}")
-    except FileNotFoundError as error:
-        sys.exit(f"error: {error}; expected --config=configs/NAME.py[:preset]")
+    except (flags.Error, TypeError, ValueError) as error:
+        # A configuration file that fails is reported with its traceback; the last line says why.
+        reason = [line.strip() for line in str(error).splitlines() if line.strip()][-1]
+        sys.exit(f"error: {reason} (expected --config=configs/NAME.py[:preset] and --workdir=DIR)")

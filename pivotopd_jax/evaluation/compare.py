@@ -130,7 +130,7 @@ def measures(cells: Mapping[str, Any], method: str) -> dict[str, np.ndarray]:
     own = [cell for name, cell in cells.items() if name == method or name.rpartition("-")[0] == method]
     temperatures = own[0]["success"]
     found = {f"success, T {t}": np.stack([np.mean(cell["success"][t], axis=0) for cell in own]) for t in temperatures}
-    found["recovery"] = np.stack([np.mean(cell["recovery"], axis=1) for cell in own])
+    found["recovery"] = np.stack([[float(np.mean(plays)) for plays in cell["recovery"]] for cell in own])
     return found
 
 
@@ -148,10 +148,14 @@ def comparison_table(cells: Mapping[str, Any], methods: Sequence[str]) -> str:
 
 
 def _cell_text(values: np.ndarray) -> str:
+    if not values.size:
+        return "no mistakes"
     seeds = f" ({' '.join(f'{100 * v:.1f}' for v in values.mean(axis=1))})" if len(values) > 1 else ""
     return _interval_text(values.mean(axis=0)) + seeds
 
 
 def _interval_text(values: np.ndarray, *, signed: bool = False) -> str:
+    if not values.size:
+        return "–"
     low, high = bootstrap_interval(values)
     return f"{100 * values.mean():{'+' if signed else ''}.1f} [{100 * low:.1f}, {100 * high:.1f}]"
