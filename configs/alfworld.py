@@ -4,8 +4,9 @@
     python launch/train.py --config=configs/alfworld.py:mini  --workdir=DIR   a student of 0.7M parameters on a laptop
     python launch/train.py --config=configs/alfworld.py:mini_real --workdir=DIR   the same on real games, thinned
 
-All are the same run; only sizes differ. The paper's run took 4 × H100 for about 16 hours a method and ended at 73.7%
-of its 274 test games. The mini run makes its own student and games; docs/mini.md says what to expect of it.
+All are the same run; only sizes differ. The paper ran on 4 × H100, where a GRPO step took 367 s and recovery with K =
+2 added 89.5%, and ended at 73.7% of its 274 test games. The mini run makes its own student and games; docs/mini.md
+says what it has measured so far.
 """
 
 from typing import Any

@@ -113,12 +113,11 @@ def policy_loss(log_probs: jax.Array, batch: TokenBatch, options: UpdateOptions)
     if options.objective == "likelihood":
         likelihood = -jnp.sum(jnp.where(batch.mask, log_probs, 0.0) * batch.advantages * weights)
         return likelihood, {"surrogate": likelihood}
-    surrogate, metrics = clipped_surrogate(
+    surrogate, _ = clipped_surrogate(
         log_probs, batch.old_log_probs, batch.advantages * weights, batch.mask,
         clip_low=options.clip_low, clip_high=options.clip_high, dual_clip=options.dual_clip, denominator=1,
     )  # fmt: skip
-    safe = jnp.where(batch.mask, log_probs, batch.reference_log_probs)
-    kl = kl_estimate(safe, batch.reference_log_probs, kind="k3")
+    kl = kl_estimate(log_probs, batch.reference_log_probs, kind="k3", mask=batch.mask)
     kl_weights = weights if options.kl_on_recovery else jnp.where(batch.recovery, 0.0, weights)
     kl_sum = jnp.sum(kl * kl_weights)
     sums = {
@@ -126,7 +125,6 @@ def policy_loss(log_probs: jax.Array, batch: TokenBatch, options: UpdateOptions)
         "entropy_estimate": -jnp.sum(jnp.where(batch.mask, log_probs, 0.0) * weights),
         "surrogate": surrogate,
     }
-    del metrics
     return surrogate + options.kl_coefficient * kl_sum, sums
 
 

@@ -1,7 +1,7 @@
 """Extra rows: what the hinted self-teacher does after a mistake.
 
-The first recovery turn starts from the recorded context after the mistake and touches no environment; further ones
-start from a snapshot, never from a replay.
+The first recovery turn is sampled under the recorded context after the mistake. Every turn is then played in a copy of
+the environment that was restored from a snapshot, never by replaying actions.
 """
 
 from __future__ import annotations
