@@ -34,6 +34,7 @@ def _paper() -> Any:
     c.world.source = ""  # "generated", or a directory of games; "" means $ALFWORLD_DATA
     c.world.receptacles = 0  # > 0: rooms thinned (or generated) to so many receptacles
     c.world.distractors = -1  # ≥ 0: at most so many objects beyond those the goal needs
+    c.world.search = "likeliest"  # how experts explore: "likeliest" place first, or as "listed" by the first text
     c.world.train_split = "train"
     c.world.eval_splits = ("valid_seen", "valid_unseen")
 
@@ -69,6 +70,7 @@ def _paper() -> Any:
     c.ppo = ConfigDict()
     c.ppo.learning_rate = 1e-6
     c.ppo.warmup_steps = 0
+    c.ppo.decay_until = 0  # > 0: after the warm-up the rate falls linearly to 0 at this optimizer step
     c.ppo.weight_decay = 0.0
     c.ppo.adam_epsilon = 1e-8
     c.ppo.max_grad_norm = 1.0
@@ -107,46 +109,48 @@ def _paper() -> Any:
 
 def _mini(c: Any) -> Any:
     c.student = "mini"
-    c.steps = 40
+    c.steps = 30
     c.world.source = "generated"
-    c.world.receptacles = 6
-    c.world.distractors = 2
+    c.world.receptacles = 4
+    c.world.distractors = 1
+    c.world.search = "listed"  # can be learned in minutes: it only takes copying
     c.world.eval_splits = ("test",)
-    c.tasks_per_step = 4
-    c.max_turns = 16
+    c.tasks_per_step = 8
+    c.max_turns = 14
     c.prompt.style = "transcript"
-    c.prompt.show_admissible = True
+    c.prompt.show_admissible = False  # two thirds of all tokens otherwise; more games are worth more
     c.prompt.prompt_tokens = 352
     c.prompt.response_tokens = 10
-    c.knobs.max_actions = 3
-    c.knobs.preventive_weight = 0.01
-    c.knobs.recovery_weight = 0.1  # at 1 the recovery gradient is seven times the reward's and training collapses
-    c.knobs.recovery_limit = 32
+    c.knobs.max_actions = 2  # the costliest mistakes; others are mostly commands that do nothing
+    c.knobs.recovery_weight = 0.5
     c.ppo.learning_rate = 1e-4
     c.ppo.warmup_steps = 5
-    c.ppo.kl_coefficient = 0.02
-    c.ppo.mini_batch = 32
+    c.ppo.decay_until = 30
+    c.ppo.kl_coefficient = 0.1  # at 0.02 what recovery teaches spills over into turns without a mistake
+    c.ppo.mini_batch = 64
     c.learner.fsdp = 1
     c.learner.row_tokens = 384
     c.learner.micro_batch_tokens = 3072
     c.learner.remat = False
     c.learner.dtype = "float32"
-    c.sampler.slots = 32
+    c.sampler.slots = 64
     c.sampler.chunk = 64
-    c.evaluate.tasks = 64
+    c.evaluate.tasks = 128
     c.evaluate.final_tasks = 256
 
     c.mini = ConfigDict()  # how the mini student is made; see pivotopd_jax/warmstart.py
-    c.mini.games = 2800
+    c.mini.games = 8500
     c.mini.epochs = 1
     c.mini.noise = 0.1  # share of demonstrated turns that are commands which do nothing
-    c.mini.wandering = 0.1  # share of episodes that wander, for practising hints only
+    c.mini.careless = 0.45  # share of demonstrations with a mistake that is never mended
+    c.mini.slip = 0.9  # chance of the mistake at each turn that offers one
+    c.mini.turns_astray = 4  # shown after it
     c.mini.hints = 0.2  # share of turns practised with a hint too
     c.mini.context_weight = 1.0  # of predicting what the world wrote
     c.mini.learning_rate = 2e-2  # Muon
     c.mini.adam_learning_rate = 3e-3  # embeddings and norms
     c.mini.batch_tokens = 2048
-    c.mini.micro_batch_tokens = 1536
+    c.mini.micro_batch_tokens = 768
     c.mini.seed = 0
     return c
 

@@ -69,7 +69,7 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = print) -> 
     ppo = config.ppo
     optimizer = make_optimizer(
         ppo.learning_rate, warmup_steps=ppo.warmup_steps, max_grad_norm=ppo.max_grad_norm,
-        weight_decay=ppo.weight_decay, epsilon=ppo.adam_epsilon,
+        decay_until=ppo.decay_until, weight_decay=ppo.weight_decay, epsilon=ppo.adam_epsilon,
     )  # fmt: skip
     options = UpdateOptions(
         clip_low=ppo.clip_low, clip_high=ppo.clip_high, kl_coefficient=ppo.kl_coefficient,

@@ -1,9 +1,10 @@
 """Makes the mini student: a tokenizer, random Qwen3 weights, and a few minutes of supervised warm start.
 
-Left out, on purpose: how to come back from a mistake. Demonstrations follow the expert (who knows only what has been
-observed) and go on after commands that do nothing, but they never show what to do after a real mistake: that is for the
-methods to teach. Hints, however, are practised everywhere, after mistakes too, each naming a random admissible action,
-so that the hinted self-teacher follows a hint wherever it is given one.
+The base is to fail as the papers' bases do: a game is lost by one early mistake, after which nothing better is tried.
+So some demonstrators are careless: they follow the expert (who knows only what has been observed) until a turn at which
+they do something that makes the way longer, and then go round in circles. How to come back from a mistake is never
+shown; that is for the methods to teach. Hints, however, are practised everywhere, after mistakes too, each naming a
+random admissible action, so that the hinted self-teacher follows a hint wherever it is given one.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from typing import Any
 import numpy as np
 import optax
 from flax import nnx
+from transformers import PreTrainedTokenizerBase
 
 from pivotopd_jax.envs.protocol import World
 from pivotopd_jax.learner.learner import Learner, UpdateOptions, make_mesh
 from pivotopd_jax.models import huggingface
-from pivotopd_jax.models.mini_tokenizer import build_tokenizer
+from pivotopd_jax.models.mini_tokenizer import build_tokenizer, word_embeddings
 from pivotopd_jax.models.qwen3 import Qwen3, Qwen3Config, split
 from pivotopd_jax.prompts.actions import format_action
 from pivotopd_jax.prompts.chat import Chat
@@ -47,7 +49,9 @@ class WarmStart:
         games: generated games demonstrated.
         epochs: passes over them, each with new noise.
         noise: probability that a turn of a demonstration is a command that does nothing.
-        wandering: share of episodes that wander at random, for practising hints only.
+        careless: share of demonstrations in which the demonstrator makes a mistake and does not come back from it.
+        slip: probability that a careless demonstrator makes its mistake at a turn that offers one.
+        turns_astray: turns shown after the mistake; they repeat one another.
         hints: probability that a turn is also practised with a hint.
         batch_tokens: distinct tokens of an optimizer step, about.
         micro_batch_tokens: tokens (padding included) of a forward and backward pass.
@@ -66,7 +70,9 @@ class WarmStart:
     games: int = 4000
     epochs: int = 1
     noise: float = 0.1
-    wandering: float = 0.2
+    careless: float = 0.5
+    slip: float = 0.9
+    turns_astray: int = 6
     hints: float = 0.3
     batch_tokens: int = 16384
     micro_batch_tokens: int = 8192
@@ -86,29 +92,39 @@ class Demonstrator:
     max_turns: int
 
     def rows(self, task: Task, index: int, draw: random.Random) -> list[Row]:
-        """Rows of one demonstrated (or wandering) episode; `index` tells episodes of a batch apart."""
+        """Rows of one demonstrated episode; `index` tells episodes of a batch apart."""
         episode = Episode.start(self.world.make(), self.prompter, task, index, self.max_turns)
-        wandering = draw.random() < self.options.wandering
+        careless, astray = draw.random() < self.options.careless, 0
         rows: list[Row] = []
         while not episode.finished:
-            if draw.random() < self.options.hints or wandering:
+            if draw.random() < self.options.hints:
                 rows.append(self._hint_row(episode, index, draw))
-            action = self._wander(episode, draw) if wandering else self._demonstrate(episode, draw)
-            if action is None:
+            planner, turn = self.world.planner, len(episode.turns)
+            best = planner.next_action(episode.snapshot, planner.observed(episode.snapshot))
+            if best is None or astray > self.options.turns_astray:
                 break
+            action = best
+            if astray:
+                action, astray = self._old_habit(best, episode, draw), astray + 1
+            elif careless and draw.random() < self.options.slip and (mistake := self._mistake(episode)):
+                action, astray = mistake, 1
+            elif draw.random() < self.options.noise:
+                action = self._useless(episode, draw)
             episode.force(action)
             played = episode.turns[-1]
-            if not wandering and played.accepted:
-                rows.append(self._row(episode, index, len(episode.turns) - 1, played.context_ids, played.response_ids))
+            if played.accepted:
+                rows.append(self._row(episode, index, turn, played.context_ids, played.response_ids))
         return rows
 
-    def _demonstrate(self, episode: Episode, draw: random.Random) -> str | None:
-        """The expert's action, or now and then a command that does nothing."""
-        planner = self.world.planner
-        action = planner.next_action(episode.snapshot, planner.observed(episode.snapshot))
-        if action is not None and draw.random() < self.options.noise:
-            return self._useless(episode, draw)
-        return action
+    def _mistake(self, episode: Episode) -> str | None:
+        """The first of the admissible actions that make the way to success longer; None if there is none."""
+        planner, env = self.world.planner, self.world.make()
+        before = planner.distance(episode.snapshot)
+        for action in episode.observation.admissible or ():
+            env.restore(episode.snapshot)
+            if not env.step(action).done and planner.distance(env.snapshot()) > before:
+                return action
+        return None
 
     def _useless(self, episode: Episode, draw: random.Random) -> str:
         """A command of this episode's past or of its room that is not admissible now."""
@@ -116,11 +132,15 @@ class Demonstrator:
         useless = sorted(commands - set(episode.observation.admissible or ()))
         return draw.choice(useless) if useless else "go to nowhere 1"
 
-    def _wander(self, episode: Episode, draw: random.Random) -> str:
-        planner = self.world.planner
-        expert = planner.next_action(episode.snapshot, planner.observed(episode.snapshot))
-        choices = list(episode.observation.admissible or ())
-        return expert if expert is not None and draw.random() < 0.5 else draw.choice(choices)
+    def _old_habit(self, avoided: str, episode: Episode, draw: random.Random) -> str:
+        """Goes round in circles: what has not been done for the longest time, of what was done before.
+
+        Never `avoided`, the right thing. Any other admissible action where nothing old is left.
+        """
+        others = [a for a in episode.observation.admissible or () if a != avoided]
+        last = {turn.action: number for number, turn in enumerate(episode.turns)}
+        old = [a for a in others if a in last]
+        return min(old, key=lambda a: last[a]) if old else draw.choice(others or [avoided])
 
     def _hint_row(self, episode: Episode, index: int, draw: random.Random) -> Row:
         action = draw.choice(list(episode.observation.admissible or ()))
@@ -133,15 +153,18 @@ class Demonstrator:
         return Row("label", index, episode.group, turn, context, said, reward_advantage=1.0)
 
 
-def world_texts(world: World, wording: Wording, tasks: Sequence[Task], max_turns: int) -> list[str]:
-    """What whole episodes of the expert look like, admissible actions included."""
+def world_texts(
+    world: World, wording: Wording, tasks: Sequence[Task], max_turns: int, *, show_admissible: bool = True
+) -> list[str]:
+    """What whole episodes of the expert look like, and what can be said in them, as a list or action by action."""
     found = []
     env, planner = world.make(), world.planner
     for task in tasks:
         observation, text = env.reset(task), []
         for _ in range(max_turns):
             text.append((wording.following if text else wording.opening)(observation))
-            text.append(wording.admissible(observation.admissible or ()))
+            actions = observation.admissible or ()
+            text.append(wording.admissible(actions) if show_admissible else "".join(map(format_action, actions)))
             action = planner.next_action(env.snapshot(), planner.observed(env.snapshot()))
             if action is None:
                 break
@@ -252,7 +275,8 @@ def mini_student(
     """
     options = WarmStart(**config.mini)
     # Demonstrations are always on generated games, whatever the student is trained and judged on later.
-    world_options = type(config.world)({**config.world.to_dict(), "source": "generated", "train_split": "train"})
+    fixed = {"source": "generated", "train_split": "train", "eval_splits": ()}
+    world_options = type(config.world)({**config.world.to_dict(), **fixed})
     settings = [options, world_options.to_dict(), config.prompt.to_dict(), config.max_turns]
     directory = cache / f"mini-{_content_hash(settings)}"
     if not (directory / "config.json").exists():
@@ -278,16 +302,26 @@ def _make(options: WarmStart, config: Any, world: World, wording: Wording, direc
     tasks = world.tasks("train")[: options.games]
     report(f"mini student: demonstrations of {len(tasks)} games of {world.name}")
     phrases = (HINT_OPENING, HINT_CLOSING, "\n\nYour task is to: ")
-    tokenizer = build_tokenizer(world_texts(world, wording, tasks[:400], config.max_turns), phrases=phrases)
     prompt = config.prompt
+    texts = world_texts(world, wording, tasks[:400], config.max_turns, show_admissible=prompt.show_admissible)
+    tokenizer = build_tokenizer(texts, phrases=phrases)
     prompter = Prompter(
         Chat(tokenizer), wording, prompt.style, prompt.history_turns, prompt.show_admissible, prompt.prompt_tokens
     )
     model_config = student_config(options, len(tokenizer), prompt.prompt_tokens + prompt.response_tokens)
-    graphdef, params = split(Qwen3(model_config, rngs=nnx.Rngs(options.seed)))
+    graphdef, params = split(_untrained(model_config, tokenizer, options.seed))
     demonstrator = Demonstrator(world, prompter, options, config.max_turns)
     params = train(graphdef, params, demonstrator, tasks, length=config.learner.row_tokens, report=report)
     huggingface.save(directory, model_config, params, tokenizer)
+
+
+def _untrained(model_config: Qwen3Config, tokenizer: PreTrainedTokenizerBase, seed: int) -> Qwen3:
+    """Random weights, with embeddings that know which tokens share words."""
+    model = Qwen3(model_config, rngs=nnx.Rngs(seed))
+    texts = [tokenizer.decode([i]) for i in range(len(tokenizer))]
+    known = word_embeddings(texts, model_config.hidden_size, seed=seed)
+    model.embed_tokens[...] = model.embed_tokens[...].at[: len(known)].set(known)
+    return model
 
 
 def student_config(options: WarmStart, vocabulary: int, positions: int) -> Qwen3Config:

@@ -13,7 +13,10 @@ from pivotopd_jax.prompts.prompter import Wording
 
 def _alfworld(options: Any) -> tuple[World, Wording]:
     distractors = options.distractors if options.distractors >= 0 else None
-    world = AlfWorld(options.source or "real", receptacles=options.receptacles or None, distractors=distractors)
+    world = AlfWorld(
+        options.source or "real", receptacles=options.receptacles or None, distractors=distractors,
+        search=options.search,
+    )  # fmt: skip
     return world, AlfWorldWording()
 
 

@@ -71,10 +71,23 @@ def make_mesh(fsdp: int = 1, tensor: int = 1) -> Mesh:
 
 
 def make_optimizer(
-    learning_rate: float, *, warmup_steps: int, max_grad_norm: float, weight_decay: float = 0.0, epsilon: float = 1e-8
+    learning_rate: float,
+    *,
+    warmup_steps: int,
+    max_grad_norm: float,
+    decay_until: int = 0,
+    weight_decay: float = 0.0,
+    epsilon: float = 1e-8,
 ) -> optax.GradientTransformation:
-    """AdamW behind a global gradient-norm clip, with a linear warm-up to a constant rate."""
+    """AdamW behind a global gradient-norm clip.
+
+    The rate rises linearly for `warmup_steps` optimizer steps; then it is constant, or falls linearly to 0 at optimizer
+    step `decay_until` if that is not 0.
+    """
     schedule = optax.linear_schedule(learning_rate / max(warmup_steps, 1), learning_rate, max(warmup_steps - 1, 1))
+    if decay_until:
+        falling = optax.linear_schedule(learning_rate, 0.0, max(decay_until - warmup_steps, 1))
+        schedule = optax.join_schedules([schedule, falling], [warmup_steps])
     return optax.chain(
         optax.clip_by_global_norm(max_grad_norm),
         optax.adamw(schedule, eps=epsilon, weight_decay=weight_decay),

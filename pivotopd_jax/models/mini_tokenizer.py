@@ -6,10 +6,12 @@ each word, and for each phrase that the world repeats word by word. A command is
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
@@ -24,6 +26,7 @@ CHAT_TEMPLATE = (
 TAGS = ("<action>", "</action>", "<think>", "</think>")
 
 _INSTANCE = re.compile(r" ?[a-z]+ \d+(?!\d)")
+_PART = re.compile(r"[A-Za-z]+|\d+|[^A-Za-z\d ]")
 _WORD = re.compile(r" ?[A-Za-z]+|[^A-Za-z]")
 
 
@@ -71,3 +74,27 @@ def build_tokenizer(
     )
     tokenizer.chat_template = CHAT_TEMPLATE
     return tokenizer
+
+
+def word_embeddings(
+    tokens: Sequence[str], size: int, *, scale: float = 0.05, own_share: float = 0.2, seed: int = 0
+) -> np.ndarray:
+    """Random embeddings in which tokens that share words are alike: "mug" and "mug 1" need not be learned apart.
+
+    Args:
+        tokens: texts of the tokens.
+        size: of an embedding.
+        scale: standard deviation of its entries.
+        own_share: share of the variance that is a token's own. The rest is equally of its words, numbers and signs.
+
+    Returns:
+        `[tokens, size]` float32.
+    """
+    draw = np.random.default_rng(seed)
+    parts = [list(dict.fromkeys(_PART.findall(token))) for token in tokens]
+    vectors = {part: draw.standard_normal(size) for part in dict.fromkeys(p for found in parts for p in found)}
+    own = draw.standard_normal((len(tokens), size))
+    shared = np.stack(
+        [sum((vectors[p] for p in found), np.zeros(size)) / math.sqrt(len(found) or 1) for found in parts]
+    )
+    return (scale * (math.sqrt(1 - own_share) * shared + math.sqrt(own_share) * own)).astype(np.float32)

@@ -2,7 +2,8 @@
 
 Every slot of the cache remembers which tokens it holds; a request whose context starts with them pays only for the
 rest. One jitted call appends the new tokens of all slots and decodes until every response has ended. The number of
-compiled shapes is bounded: lengths are rounded up to powers of two.
+compiled shapes is bounded: rows are a quarter of the slots or all, new and attended tokens are rounded up to powers of
+two.
 """
 
 from __future__ import annotations
@@ -198,9 +199,11 @@ class Sampler:
 
     def _decode(self, contexts, start, seeds, temperature: float) -> list[Sample]:
         slots = list(contexts)
-        # Only as many rows as are wanted, rounded up: the last episodes of a rollout do not pay for finished ones.
-        count = min(self.slots, bucket(len(slots), min(8, self.slots)))
-        width = bucket(max(len(contexts[s]) - start[s] for s in slots), min(16, self.chunk))
+        # The last episodes of a rollout do not pay for finished ones.
+        few = -(-self.slots // 4)
+        count = few if len(slots) <= few else self.slots
+        new = max(len(contexts[s]) - start[s] for s in slots)
+        width = min(self.chunk, bucket(new, min(32, self.chunk)))
         rows = np.full(count, self.slots, np.int32)
         tokens = np.zeros((count, width), np.int32)
         lengths, starts, seed = np.zeros(count, np.int32), np.zeros(count, np.int32), np.zeros(count, np.uint32)

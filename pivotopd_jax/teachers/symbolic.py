@@ -12,7 +12,7 @@ import random
 from collections.abc import Sequence
 from typing import Literal
 
-from pivotopd_jax.envs.protocol import Planner, Snapshot
+from pivotopd_jax.envs.protocol import Knowledge, Planner, Snapshot
 from pivotopd_jax.prompts.actions import is_mismatch
 from pivotopd_jax.records import Trajectory
 from pivotopd_jax.teachers.protocol import Remark, Report, Situation
@@ -58,7 +58,7 @@ class SymbolicTeacher:
             named.append(self._err(action, situation.observation.admissible))
         return named
 
-    def _known(self, knowledge: KnowledgeName, now: Snapshot, end: Snapshot):
+    def _known(self, knowledge: KnowledgeName, now: Snapshot, end: Snapshot) -> Knowledge | None:
         if knowledge == "oracle":
             return None
         return self.planner.observed(now if knowledge == "expert" else end)
@@ -88,14 +88,28 @@ class SymbolicTeacher:
                 costs[index] = cost
         return sorted(costs, key=lambda index: (-min(costs[index], 2.0), index))
 
-    def _cost(self, trajectory: Trajectory, turn: int, known) -> float:
-        """Turns lost by the action of `turn`: 0 if it was as good as any, 1 if it was wasted, 2 or more if it hurt."""
+    def _cost(self, trajectory: Trajectory, turn: int, known: Knowledge | None) -> float:
+        """Turns lost by the action of `turn`: 0 if it was as good as any, 1 if it was wasted, 2 or more if it hurt.
+
+        Where what is known does not suffice to finish, an action that was carried out may have been a fair search. It
+        is a mistake only if it truly hurt, which the full state tells; what to do instead never rests on that.
+        """
+        lost = self._lost(trajectory, turn, known)
+        if not math.isnan(lost):
+            return lost
+        if not trajectory.turns[turn].accepted:
+            return 1.0
+        truly = self._lost(trajectory, turn, None)
+        return truly if truly >= 2 else 0.0
+
+    def _lost(self, trajectory: Trajectory, turn: int, known: Knowledge | None) -> float:
+        """L(after) − L(before) + 1; nan where L(before) is infinite."""
         before = self.planner.distance(trajectory.turns[turn].snapshot, known)
-        after = self.planner.distance(trajectory.snapshot_after(turn), known)
-        if math.isinf(before):
-            # Nothing to compare: an action that was carried out may have been a fair search.
-            return 0.0 if trajectory.turns[turn].accepted else 1.0
-        return after - before + 1.0
+        return (
+            math.nan
+            if math.isinf(before)
+            else self.planner.distance(trajectory.snapshot_after(turn), known) - before + 1
+        )
 
     def _err(self, action: str | None, admissible: Sequence[str] | None) -> str | None:
         """`action`, or with probability `error_rate` another admissible one. Depends on seed and arguments only."""

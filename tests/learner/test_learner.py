@@ -67,14 +67,17 @@ def test_the_likelihood_objective_is_cross_entropy():
     assert metrics["loss"] == pytest.approx(-log_probs[batch.mask].mean(), rel=1e-5)
 
 
-def test_the_learning_rate_warms_up_to_its_constant():
-    optimizer = make_optimizer(1.0, warmup_steps=4, max_grad_norm=1e9)
+@pytest.mark.parametrize(
+    ("decay_until", "rates"), [(0, [0.25, 0.5, 0.75, 1, 1, 1, 1]), (6, [0.25, 0.5, 0.75, 1, 1, 0.5, 0])]
+)
+def test_the_learning_rate_warms_up_and_may_fall(decay_until, rates):
+    optimizer = make_optimizer(1.0, warmup_steps=4, max_grad_norm=1e9, decay_until=decay_until)
     params, sizes = np.zeros(1, np.float32), []
     state = optimizer.init(params)
-    for _ in range(6):
+    for _ in rates:
         updates, state = optimizer.update(np.ones(1, np.float32), state, params)
         sizes.append(-float(np.asarray(updates)[0]))
-    np.testing.assert_allclose(sizes, [0.25, 0.5, 0.75, 1.0, 1.0, 1.0], rtol=1e-4)
+    np.testing.assert_allclose(sizes, rates, rtol=1e-4, atol=1e-6)
 
 
 def test_a_mesh_that_is_too_large_is_refused():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from pivotopd_jax.models.mini_tokenizer import build_tokenizer
+from pivotopd_jax.models.mini_tokenizer import build_tokenizer, word_embeddings
 from pivotopd_jax.prompts.chat import Chat, read_chat_template
 
 TEXTS = ["You see a shelf 1, and a mug 12.<action>go to shelf 1</action>You arrive at shelf 1."] * 3 + [
@@ -72,3 +73,17 @@ def test_templates_that_cannot_be_kept_as_sampled_are_refused(tokenizer, tmp_pat
     other.chat_template = original.replace("message['content']", "message['content'] | upper")
     with pytest.raises(ValueError, match=r"ends an assistant turn|rewrites the user's words"):
         read_chat_template(other)
+
+
+def test_tokens_that_share_words_have_similar_embeddings():
+    tokens = [" mug 1", " mug", " mug 2", " cup 1", "\ngo to", "go to", "<|pad|>"]
+    vectors = word_embeddings(tokens, 4096, scale=0.05)
+    assert vectors.shape == (7, 4096)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors.std(axis=1), 0.05, rtol=0.05)
+    cosine = vectors @ vectors.T / 0.05**2 / 4096
+    assert cosine[0, 1] == pytest.approx(0.8 / np.sqrt(2), abs=0.05)
+    assert cosine[0, 2] == pytest.approx(cosine[0, 3], abs=0.08)
+    assert abs(cosine[1, 3]) < 0.05
+    assert cosine[4, 5] == pytest.approx(0.8 * np.sqrt(2 / 3), abs=0.05)
+    np.testing.assert_array_equal(vectors, word_embeddings(tokens, 4096, scale=0.05))

@@ -6,9 +6,11 @@ a shortest plan over what has been seen, and explores where that does not suffic
 
 from __future__ import annotations
 
+from typing import get_args
+
 from pivotopd_jax.envs.alfworld.commands import commands_of, natural_order
 from pivotopd_jax.envs.alfworld.engine import AlfWorldSnapshot, won
-from pivotopd_jax.envs.alfworld.exploration import look_for, put_down
+from pivotopd_jax.envs.alfworld.exploration import SearchOrder, look_for, put_down
 from pivotopd_jax.envs.alfworld.games import Game, State
 from pivotopd_jax.envs.alfworld.reading import Reading, read
 from pivotopd_jax.envs.alfworld.search import Distances, Edge
@@ -24,9 +26,13 @@ class AlfWorldPlanner:
 
     Args:
         budget: situations that one search may expand before it gives up.
+        search: the order in which receptacles are explored.
     """
 
-    def __init__(self, budget: int = 100_000) -> None:
+    def __init__(self, budget: int = 100_000, search: SearchOrder = "likeliest") -> None:
+        if search not in get_args(SearchOrder):
+            raise ValueError(f"search {search!r} is not known; choose one of {', '.join(get_args(SearchOrder))}")
+        self._search: SearchOrder = search
         self._distances = Distances(budget)
 
     def observed(self, snapshot: AlfWorldSnapshot) -> int:
@@ -51,7 +57,7 @@ class AlfWorldPlanner:
         """The first command of a shortest plan that needs `known` receptacles only (None: all).
 
         Of several it is always the same one. Where `known` does not suffice for a plan: a command that brings the goal
-        nearer, or else one that looks into the likeliest receptacle that is not known.
+        nearer, or else one that looks into the first receptacle that is not known, in the order of `search`.
 
         Returns:
             None when the game is won, or when it cannot be won as far as is known.
@@ -86,11 +92,13 @@ class AlfWorldPlanner:
         """What to do when what is known does not suffice."""
         aim, objects = reading.layout.aim, game.goal.objects
         if reading.hand == OTHER:
-            return put_down(game, state, known, objects)
+            return put_down(game, state, known, objects, self._search)
         if aim.look and reading.hand >= HAND_PLAIN:
-            return look_for(game, state, known, game.goal.lamps)
+            return look_for(game, state, known, game.goal.lamps, self._search)
         if aim.look:
             # As if a lamp were burning everywhere: the object can be fetched before the lamp is found.
             reading = reading._replace(codes=[code | LAMP | LIT for code in reading.codes])
         # One object can be placed before the other one is found.
-        return self._plan(game, state, reading, aim._replace(count=1)) or look_for(game, state, known, objects)
+        return self._plan(game, state, reading, aim._replace(count=1)) or look_for(
+            game, state, known, objects, self._search
+        )

@@ -11,6 +11,7 @@ from typing import Any, overload
 
 from pivotopd_jax.envs.alfworld import game_files, generator
 from pivotopd_jax.envs.alfworld.engine import AlfWorldEnv
+from pivotopd_jax.envs.alfworld.exploration import SearchOrder
 from pivotopd_jax.envs.alfworld.games import KINDS, GameError, as_game, kind_of
 from pivotopd_jax.envs.alfworld.planner import AlfWorldPlanner
 from pivotopd_jax.envs.alfworld.thinning import ThinningError, thin_problem
@@ -45,6 +46,7 @@ class AlfWorld:
         *,
         receptacles: int | None = None,
         distractors: int | None = None,
+        search: SearchOrder = "likeliest",
         seed: int = 0,
         skip_broken: bool = False,
     ) -> None:
@@ -57,18 +59,20 @@ class AlfWorld:
             receptacles: size of the rooms. Real games with more are thinned, which makes other games of them:
                 results on them are not ALFWorld scores. None: all.
             distractors: how many objects a room holds beyond those the goal needs: thinned likewise. None: all.
+            search: in which order the planner explores: "likeliest", what the training games suggest, or "listed", as
+                the first text lists the receptacles.
             seed: decides what thinning keeps.
             skip_broken: leave broken real games out (which reads every game of a split at once) instead of raising
                 when one is played; `dropped` says which.
 
         Raises:
-            ValueError: `receptacles` or `distractors` out of range.
+            ValueError: `receptacles` or `distractors` out of range, unknown `search`.
             FileNotFoundError: no games where `source` says.
         """
         self._size = (receptacles, distractors)
         self._seed = seed
         self._skip_broken = skip_broken
-        self._planner = AlfWorldPlanner()
+        self._planner = AlfWorldPlanner(search=search)
         self._tasks: dict[str, Sequence[Task]] = {}
         self.dropped: dict[str, dict[str, str]] = {}
         generator.check_size(receptacles, distractors)

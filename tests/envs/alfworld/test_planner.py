@@ -373,6 +373,25 @@ def test_the_expert_wins_generated_games():
     assert wins(generate_game(seed, kind=KINDS[seed % 6]) for seed in range(120)) >= 0.97
 
 
+def test_the_expert_can_search_as_the_first_text_lists():
+    """Every receptacle that is gone to before the object was seen is the next one of the list."""
+    planner, searched = AlfWorldPlanner(search="listed"), 0
+    for seed in range(0, 60, 6):
+        game = as_game(generate_game(seed, kind="pick_and_place_simple", receptacles=6, distractors=2))
+        commands = played(planner, game)
+        gone = [c.removeprefix("go to ") for c in commands[: [c.split()[0] for c in commands].index("take")]]
+        gone = [name for name in gone if name in game.receptacle_names]
+        targets = [n for r, n in enumerate(game.receptacle_names) if game.goal.receptacles >> r & 1]
+        assert gone == [n for n in game.receptacle_names if n not in targets][: len(gone)]
+        searched += len(gone)
+    assert searched > 15
+
+
+def test_an_unknown_search_order_is_refused():
+    with pytest.raises(ValueError, match="search 'random' is not known; choose one of likeliest, listed"):
+        AlfWorldPlanner(search="random")  # type: ignore[arg-type]
+
+
 def test_the_expert_wins_small_generated_games():
     assert wins(generate_game(seed, kind=KINDS[seed % 6], receptacles=8, distractors=3) for seed in range(120)) == 1
 

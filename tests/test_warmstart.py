@@ -1,0 +1,66 @@
+"""Demonstrations: careful ones never err, careless ones err once and do not come back."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from toy_world import CorridorWording, CorridorWorld
+
+from pivotopd_jax.models.mini_tokenizer import build_tokenizer
+from pivotopd_jax.prompts.actions import parse_action
+from pivotopd_jax.prompts.chat import Chat
+from pivotopd_jax.prompts.hints import HINT_OPENING
+from pivotopd_jax.prompts.prompter import Prompter
+from pivotopd_jax.records import Task
+from pivotopd_jax.warmstart import Demonstrator, WarmStart, world_texts
+
+CELLS = 8
+TASKS = [Task(f"train-{prize}", "near", (prize, CELLS)) for prize in range(CELLS)]
+
+
+def demonstrator(**options: float) -> Demonstrator:
+    world, wording = CorridorWorld(), CorridorWording()
+    chat = Chat(build_tokenizer(world_texts(world, wording, TASKS, CELLS + 1)))
+    prompter = Prompter(chat, wording, "transcript", 4, True, 1000)
+    return Demonstrator(world, prompter, WarmStart(**options), 2 * CELLS)  # type: ignore[arg-type]
+
+
+def said(maker: Demonstrator, task: Task, seed: int = 0) -> list[tuple[bool, str | None]]:
+    """(hinted, action) of each row."""
+    chat = maker.prompter.chat
+    rows = maker.rows(task, 0, random.Random(seed))
+    return [
+        (HINT_OPENING.strip() in chat.decode(r.context_ids), parse_action(chat.decode(r.response_ids))) for r in rows
+    ]
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
+def test_a_careful_demonstrator_goes_straight_to_the_prize(task):
+    way = ["right"] * task.source[0] + ["grab"]
+    assert said(demonstrator(careless=0, noise=0, hints=0), task) == [(False, action) for action in way]
+
+
+def test_noise_is_not_demonstrated():
+    noisy = said(demonstrator(careless=0, noise=0.5, hints=0), TASKS[3])
+    assert [action for _, action in noisy] == ["right"] * 3 + ["grab"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_careless_demonstrator_errs_once_and_never_does_the_right_thing_again(seed):
+    maker = demonstrator(careless=1, slip=0.5, noise=0, hints=0)
+    task = TASKS[5]
+    actions = [action for _, action in said(maker, task, seed)]
+    cell, strayed = 0, False
+    for action in actions:
+        right = "grab" if cell == 5 else "right" if cell < 5 else "left"
+        strayed = strayed or action != right
+        assert (action != right) == strayed
+        cell += {"left": -(cell > 0), "right": cell + 1 < CELLS}.get(action or "", 0)
+    assert strayed
+
+
+def test_hints_are_practised_at_every_turn_if_asked():
+    rows = said(demonstrator(careless=0, noise=0, hints=1), TASKS[4])
+    assert [hinted for hinted, _ in rows] == [True, False] * 5
+    assert {action for hinted, action in rows if hinted} <= {"grab", "left", "right"}
