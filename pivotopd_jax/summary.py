@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -48,6 +49,7 @@ def judge(run: Run, students: dict[str, Any]) -> dict[str, Any]:
     config = run.config
     tasks = panel(run.world, config.world.eval_splits, config.evaluate.final_tasks)
     result: dict[str, Any] = {"tasks": len(tasks)}
+    units: list[dict[str, np.ndarray]] = []
     mistakes = None
     for name, params in students.items():
         evaluation = evaluate_run(run, params, tasks, config.eval_temperature)
@@ -62,7 +64,17 @@ def judge(run: Run, students: dict[str, Any]) -> dict[str, Any]:
             temperature=config.eval_temperature, seed=1, max_turns=config.max_turns, concurrency=run.policy.slots,
         )  # fmt: skip
         result[name] = _numbers(evaluation, recovered.mean(axis=1))
+        won = np.asarray([t.won for t in evaluation.trajectories], np.float64)
+        units.append({"success": won, "recovery": recovered.mean(axis=1)})
+    result["change"] = {key: _change(units[-1][key] - units[0][key]) for key in units[0]}
     return result
+
+
+def _change(differences: np.ndarray) -> dict[str, Any] | None:
+    """Mean and 95% interval of paired differences, one a game or mistake; None without any."""
+    if not differences.size:
+        return None
+    return {"mean": float(differences.mean()), "interval": bootstrap_interval(differences)}
 
 
 def _numbers(evaluation: Evaluation, recovered: Any) -> dict[str, Any]:
@@ -91,10 +103,12 @@ def stage_seconds(directory: Path) -> dict[str, float]:
 def table(result: dict[str, Any]) -> Table:
     """The closing table."""
     view = Table(title=f"{result['method']} on {result['world']}, {result['tasks']} held-out games")
-    for column in ("", "before", "after"):
+    for column in ("", "before", "after", "change, paired"):
         view.add_column(column, justify="left" if not column else "right")
     for key, title in LONG_NAMES.items():
-        view.add_row(title, *(_percent(result[name], key) for name in ("before", "after")))
+        view.add_row(
+            title, *(_percent(result[name], key) for name in ("before", "after")), _points(result["change"][key])
+        )
     for kind in result["before"]["by_kind"]:
         view.add_row(f"  {kind}", *(f"{100 * result[name]['by_kind'][kind]:.1f}%" for name in ("before", "after")))
     view.add_row("actions that did nothing", *(f"{100 * result[n]['rejected']:.1f}%" for n in ("before", "after")))
@@ -102,6 +116,13 @@ def table(result: dict[str, Any]) -> Table:
     for stage, seconds in result["seconds"].items():
         view.add_row(f"seconds: {stage}", "", f"{seconds:.1f}")
     return view
+
+
+def _points(change: dict[str, Any] | None) -> str:
+    if change is None:
+        return ""
+    low, high = change["interval"]
+    return f"{100 * change['mean']:+.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def _percent(numbers: dict[str, Any], key: str) -> str:

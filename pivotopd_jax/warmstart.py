@@ -318,7 +318,7 @@ def _make(options: WarmStart, config: Any, world: World, wording: Wording, direc
 def _untrained(model_config: Qwen3Config, tokenizer: PreTrainedTokenizerBase, seed: int) -> Qwen3:
     """Random weights, with embeddings that know which tokens share words."""
     model = Qwen3(model_config, rngs=nnx.Rngs(seed))
-    texts = [tokenizer.decode([i]) for i in range(len(tokenizer))]
+    texts = tokenizer.batch_decode([[i] for i in range(len(tokenizer))])
     known = word_embeddings(texts, model_config.hidden_size, seed=seed)
     model.embed_tokens[...] = model.embed_tokens[...].at[: len(known)].set(known)
     return model

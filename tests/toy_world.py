@@ -89,7 +89,7 @@ class CorridorPlanner:
 
 class CorridorWorld:
     name = "corridor"
-    kinds = ("near", "far")
+    kinds: Sequence[str] = ("near", "far")
     planner: Planner = CorridorPlanner()  # type: ignore[assignment]
 
     def tasks(self, split: str) -> Sequence[Task]:
