@@ -178,8 +178,8 @@ def world_texts(
 
 
 def _learning_rate(options: WarmStart, steps: int) -> optax.Schedule:
-    peak = options.learning_rate
-    return optax.warmup_cosine_decay_schedule(peak / 20, peak, max(1, steps // 20), steps, peak / 10)
+    peak, rise = options.learning_rate, max(1, steps // 20)
+    return optax.warmup_cosine_decay_schedule(peak / 20, peak, rise, max(steps, rise + 1), peak / 10)
 
 
 def demonstrations(demonstrator: Demonstrator, tasks: Sequence[Task], options: WarmStart) -> Iterator[list[Row]]:
@@ -196,9 +196,18 @@ def demonstrations(demonstrator: Demonstrator, tasks: Sequence[Task], options: W
 def train(
     graphdef: Any, params: Any, demonstrator: Demonstrator, tasks: Sequence[Task], *, length: int, report: Report
 ) -> Any:
-    """Supervised training on demonstrations of `tasks`; returns the trained parameters."""
+    """Supervised training on demonstrations of `tasks`; returns the trained parameters.
+
+    Raises:
+        ValueError: the demonstrations do not fill one batch.
+    """
     options = demonstrator.options
     batches = list(_batches(demonstrations(demonstrator, tasks, options), options.batch_tokens))
+    if not batches:
+        raise ValueError(
+            f"demonstrations of {len(tasks)} games do not fill one batch of {options.batch_tokens} tokens; "
+            "raise config.mini.games or lower config.mini.batch_tokens"
+        )
     # Muon needs about half the steps of Adam here; embeddings and norms are left to its inner Adam.
     optimizer = optax.chain(
         optax.clip_by_global_norm(1.0),
