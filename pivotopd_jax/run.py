@@ -61,6 +61,7 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = print) -> 
     Raises:
         ValueError, FileNotFoundError: a part of the configuration that cannot be used; says which and why.
     """
+    check_decay(config)
     method = make_method(config.method, config.knobs)
     world, wording = make_world(config.world)
     student = student_directory(config, wording, directory, report)
@@ -86,6 +87,20 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = print) -> 
     )  # fmt: skip
     teacher = make_teacher(config.teacher, world, config.seed)
     return Run(config, world, prompter, method, teacher, policy, learner, params, model_config)
+
+
+def check_decay(config: Any) -> None:
+    """Refuses a learning rate that would be 0 before the run ends.
+
+    Raises:
+        ValueError: it would; says when, and what to do.
+    """
+    updates = config.steps * max(1, -(-config.tasks_per_step * config.rollouts // config.ppo.mini_batch))
+    if 0 < config.ppo.decay_until < updates:
+        raise ValueError(
+            f"the learning rate falls to 0 at optimizer step {config.ppo.decay_until}, but the run takes {updates}; "
+            f"set config.ppo.decay_until={updates}, or 0 for a constant rate"
+        )
 
 
 def make_prompter(options: Any, chat: Chat, wording: Wording) -> Prompter:

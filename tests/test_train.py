@@ -125,6 +125,7 @@ def test_a_comparison_keeps_its_finished_cells(place):
         ({"world.name": "nope"}, "world 'nope' is not known"),
         ({"prompt.style": "nope"}, "expected 'windowed' or 'transcript'"),
         ({"teacher.kind": "nope"}, "expected 'symbolic'"),
+        ({"steps": 31}, "0 at optimizer step 30, but the run takes 31; set config.ppo.decay_until=31, or 0"),
         ({"learner.fsdp": 64}, "a mesh of 64 × 1 devices was asked for"),
         ({"student": "/no/such/directory"}, "no/such/directory"),
         ({"world.source": "/no/such/games"}, "no/such/games"),

@@ -2,7 +2,8 @@
 
 `oracle` plans on the full state: for labels and upper bounds. `expert` plans on what had been observed up to the
 moment: for demonstrations and recovery actions. `hindsight` plans on what was observed anywhere in the trajectory: for
-reports. An action that rests on facts nobody has observed teaches guessing.
+reports. An action that rests on facts nobody has observed teaches guessing; only whether a past action hurt may be
+judged on the full state, where what was observed cannot tell.
 """
 
 from __future__ import annotations

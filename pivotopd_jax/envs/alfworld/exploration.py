@@ -16,7 +16,7 @@ from pivotopd_jax.envs.alfworld.likely_places import LIKELY_PLACES
 SearchOrder = Literal["likeliest", "listed"]
 
 
-def look_for(game: Game, state: State, known: int, objects: int, search: SearchOrder = "likeliest") -> str | None:
+def look_for(game: Game, state: State, known: int, objects: int, search: SearchOrder) -> str | None:
     """Goes to, opens or examines the first receptacle not in `known`; None when there is none.
 
     Args:
@@ -29,7 +29,7 @@ def look_for(game: Game, state: State, known: int, objects: int, search: SearchO
     return _approach(game, state, min(unknown, key=_order(game, objects, search))) if unknown else None
 
 
-def put_down(game: Game, state: State, known: int, objects: int, search: SearchOrder = "likeliest") -> str | None:
+def put_down(game: Game, state: State, known: int, objects: int, search: SearchOrder) -> str | None:
     """Frees the hand: here if possible, else where `objects` would be looked for first.
 
     None when nothing takes what is held.
