@@ -57,7 +57,7 @@ def test_a_careless_demonstrator_errs_once_and_never_does_the_right_thing_again(
         cell = actions.index("left")
         assert actions == ["right"] * cell + ["left"] * min(cell, 3)
         cells.add(cell)
-    assert {1, 2, 3, 4} <= cells
+    assert min(cells) < 3 < max(cells)  # the wall ended some, `turns_astray` others
 
 
 def test_hints_are_practised_at_every_turn_if_asked():
