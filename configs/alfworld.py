@@ -62,6 +62,7 @@ def _paper() -> Any:
     c.knobs.max_actions = 5  # m, gold actions a report
     c.knobs.recovery_depth = 2  # K, recovery turns after a pivotal turn
     c.knobs.recovery_limit = 64  # pivotal turns followed up a step
+    c.knobs.recovery_mode = "clipped_advantage"  # or "exact_forward_kl", "reverse_kl"
     c.knobs.recovery_weight = 1.0
     c.knobs.recovery_clip = 5.0  # δ, nats
     c.knobs.preventive_weight = 0.001
@@ -109,7 +110,7 @@ def _paper() -> Any:
 
 def _mini(c: Any) -> Any:
     c.student = "mini"
-    c.steps = 30
+    c.steps = 48
     c.world.source = "generated"
     c.world.receptacles = 4
     c.world.distractors = 1
@@ -125,7 +126,7 @@ def _mini(c: Any) -> Any:
     c.knobs.recovery_weight = 0.5
     c.ppo.learning_rate = 1e-4
     c.ppo.warmup_steps = 5
-    c.ppo.decay_until = 30  # the end of the run
+    c.ppo.decay_until = 48  # the end of the run
     c.ppo.kl_coefficient = 0.1  # at 0.02 to 0.05 success fell again after ten steps (docs/mini.md)
     c.ppo.mini_batch = 64
     c.learner.fsdp = 1

@@ -202,3 +202,23 @@ class TokenBatch(NamedTuple):
     pivotal: Any
     trajectory: Any
     turn: Any
+
+
+class DivergenceBatch(NamedTuple):
+    """Responses whose whole distributions are drawn towards a teacher's, packed as in a `TokenBatch`.
+
+    Attributes:
+        tokens, positions, subtree_end, parent: `[rows, length]` int32, the trees of plain contexts and responses.
+        mask: `[rows, length]` bool, the response tokens.
+        weights: `[rows, length]` float32, each token's share of the loss, the weight of the term included.
+        teacher_hidden: `[rows, length, width]` float32, the teacher's last hidden state before each response token: its
+            logits, one head away, at a fraction of the memory.
+    """
+
+    tokens: Any
+    positions: Any
+    subtree_end: Any
+    parent: Any
+    mask: Any
+    weights: Any
+    teacher_hidden: Any

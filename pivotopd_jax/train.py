@@ -6,17 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from pivotopd_jax.evaluation.evaluate import Evaluation, evaluate, panel
 from pivotopd_jax.learner.checkpoints import Checkpoints, ConfigurationChanged
-from pivotopd_jax.learner.learner import TrainState
+from pivotopd_jax.learner.learner import DivergenceTerm, TrainState
 from pivotopd_jax.recording import Recorder
 from pivotopd_jax.records import PLAIN, Note, Row, Task, TokenBatch, Trajectory
 from pivotopd_jax.rollout.annotate import annotate
 from pivotopd_jax.rollout.collect import fresh_starts, play, request_seed
 from pivotopd_jax.rollout.extend import extend
-from pivotopd_jax.rollout.rows import batch_rows, rollout_rows, score_views
+from pivotopd_jax.rollout.rows import batch_rows, divergence_batch, rollout_rows, score_views
 from pivotopd_jax.run import Run, configuration_record, make_run
 
 Metrics = dict[str, float]
@@ -69,10 +71,11 @@ def train_step(run: Run, state: TrainState, step: int, recorder: Recorder) -> tu
     with recorder.stage("score"):
         chunks = mini_batches(run, rows, len(trajectories), seed)
         batches = [shaped_batch(run, state, chunk, only_update=len(chunks) == 1) for chunk in chunks]
+        terms = divergence_terms(run, state, chunks)
     with recorder.stage("update"):
         updates = []
-        for batch in batches:
-            state, update = run.learner.update(state, batch, on_policy=len(batches) == 1)
+        for batch, term in zip(batches, terms, strict=True):
+            state, update = run.learner.update(state, batch, on_policy=len(batches) == 1, divergence=term)
             updates.append(update)
     if step % config.log_trajectories_every == 0:
         recorder.trajectories(step, trajectories, notes)
@@ -131,6 +134,23 @@ def shaped_batch(run: Run, state: TrainState, rows: Sequence[Row], *, only_updat
     if run.config.ppo.kl_coefficient:
         batch = batch._replace(reference_log_probs=run.learner.score(run.reference, packed) * batch.mask)
     return batch._replace(advantages=np.asarray(run.method.shape(batch, views), np.float32))
+
+
+def divergence_terms(run: Run, state: TrainState, chunks: Sequence[Sequence[Row]]) -> list[DivergenceTerm | None]:
+    """For each mini-batch the full-vocabulary term that the method asks for, with θ₀ as the teacher."""
+    wanted, options = run.method.divergence, run.config
+    if wanted is None:
+        return [None] * len(chunks)
+    # An update consumes the state's own parameters.
+    teacher = state.params if len(chunks) == 1 else jax.tree.map(jnp.copy, state.params)
+    batches = [
+        divergence_batch(
+            lambda packed: run.learner.hidden(teacher, packed), chunk, wanted,
+            length=options.learner.row_tokens, aggregation=options.ppo.aggregation,
+        )
+        for chunk in chunks
+    ]  # fmt: skip
+    return [batch and DivergenceTerm(batch, teacher, wanted.function) for batch in batches]
 
 
 def assert_unprivileged(run: Run, rows: Sequence[Row], trajectories: Sequence[Trajectory]) -> None:

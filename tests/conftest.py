@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jax
 import pytest
+from toy_student import Toy, make_toy
 
 PROJECT = Path(__file__).resolve().parents[1]
 
@@ -50,3 +51,9 @@ def alfworld_data() -> Path:
     if not directory.is_dir():
         pytest.skip(f"no real ALFWorld games: {directory} is not a directory (set ALFWORLD_DATA)")
     return directory
+
+
+@pytest.fixture(scope="module", params=["transcript", "windowed"])
+def toy(request: pytest.FixtureRequest) -> Toy:
+    """A tiny student that speaks the corridor's language, in both prompt styles."""
+    return make_toy(request.param)

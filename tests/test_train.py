@@ -14,7 +14,10 @@ import pytest
 from pivotopd_jax.evaluation.checkpointed import evaluate_checkpoint, evaluation_table
 from pivotopd_jax.evaluation.compare import Judging, compare, comparison_table
 from pivotopd_jax.learner.checkpoints import ConfigurationChanged
+from pivotopd_jax.prompts.actions import format_action
+from pivotopd_jax.prompts.hints import action_hint
 from pivotopd_jax.recording import read_metrics
+from pivotopd_jax.records import Row
 from pivotopd_jax.summary import summarise_run
 from pivotopd_jax.train import train
 
@@ -90,6 +93,35 @@ def test_every_method_runs_through_the_same_loop(place, method):
     assert np.isfinite(read_metrics(place / method)[-1]["update/loss"])
 
 
+def recovered(policy, teacher, world, prompter, trajectories, notes, extension, **_: Any) -> tuple[list[Row], dict]:
+    """Stands in for `extend`: a student of a few seconds says no action, hinted or not, so its words are put there."""
+    ids = prompter.chat.encode(format_action("look") + prompter.chat.template.end)
+    hint = action_hint("look")
+    rows = [
+        Row("recovery", i, t.group, 1, t.turns[1].context_ids, ids,
+            {"hinted": prompter.context(t.turns[:1], t.turns[1].observation, hint)})
+        for i, t in enumerate(trajectories)
+    ]  # fmt: skip
+    return rows, {"rows": len(rows)}
+
+
+@pytest.mark.parametrize("mini_batch", [2, 4])
+def test_every_recovery_mode_moves_the_student_its_own_way(place, monkeypatch, mini_batch):
+    monkeypatch.setattr("pivotopd_jax.train.extend", recovered)
+    moved = {}
+    for mode in ("clipped_advantage", "exact_forward_kl", "reverse_kl"):
+        config = tiny_config("recovery_only", steps=1)
+        config.knobs.update({"recovery_mode": mode, "recovery_clip": 1e-3})
+        config.ppo.mini_batch = mini_batch
+        directory = place / f"{mode}-{mini_batch}"
+        _, moved[mode] = train(config, directory)
+        metrics = read_metrics(directory)[-1]
+        assert metrics["recovery/rows"] == 4
+        assert np.isfinite(metrics["update/loss"])
+    assert not same(moved["clipped_advantage"].params, moved["exact_forward_kl"].params)
+    assert not same(moved["clipped_advantage"].params, moved["reverse_kl"].params)
+
+
 def test_the_summary_and_the_evaluation_of_checkpoints(place, capsys):
     config = tiny_config()
     run, state = train(config, place / "straight")
@@ -114,6 +146,10 @@ def test_a_comparison_keeps_its_finished_cells(place):
     assert len(reports) == 3
     assert compare(*arguments) == cells
     assert len(reports) == 3
+    # One cell lost: the others stay, and it is judged on the same mistakes, which were written down.
+    (place / "grpo-0" / "cell.json").unlink()
+    assert compare(*arguments) == cells
+    assert reports[3:] == ["cell grpo-0"]
     table = comparison_table(cells, ["pivotopd", "grpo"])
     assert "**pivotopd − grpo**, paired" in table
 
@@ -124,8 +160,9 @@ def test_a_comparison_keeps_its_finished_cells(place):
         ({"method": "nope"}, "method 'nope' is not known; choose one of pivotopd"),
         ({"world.name": "nope"}, "world 'nope' is not known"),
         ({"prompt.style": "nope"}, "expected 'windowed' or 'transcript'"),
+        ({"knobs.recovery_mode": "nope"}, "recovery_mode is 'nope'; choose one of clipped_advantage"),
         ({"teacher.kind": "nope"}, "expected 'symbolic'"),
-        ({"steps": 31}, "0 at optimizer step 30, but the run takes 31; set config.ppo.decay_until=31, or 0"),
+        ({"steps": 49}, "0 at optimizer step 48, but the run takes 49; set config.ppo.decay_until=49, or 0"),
         ({"learner.fsdp": 64}, "a mesh of 64 × 1 devices was asked for"),
         ({"student": "/no/such/directory"}, "no/such/directory"),
         ({"world.source": "/no/such/games"}, "no/such/games"),

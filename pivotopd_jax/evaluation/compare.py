@@ -16,13 +16,21 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from pivotopd_jax.evaluation.evaluate import panel
-from pivotopd_jax.evaluation.recovery import bootstrap_interval, find_mistakes, recoveries
+from pivotopd_jax.evaluation.recovery import (
+    Mistake,
+    bootstrap_interval,
+    find_mistakes,
+    mistake_record,
+    recoveries,
+    replayed_mistake,
+)
 from pivotopd_jax.rollout.collect import fresh_starts, play
 from pivotopd_jax.run import Run, make_run
 from pivotopd_jax.train import train
 
 BASE = "base"
 CELL_FILE = "cell.json"
+MISTAKES_FILE = "mistakes.json"
 
 
 @dataclass(frozen=True)
@@ -62,8 +70,8 @@ def compare(
                 run, state = train(cell_config, directory / name)
                 params = state.params
             if mistakes is None:
-                mistakes = base_mistakes(run)
-            _write(path, judge(run, params, mistakes, judging))
+                mistakes = frozen_mistakes(run, directory / MISTAKES_FILE)
+            _write_json(path, judge(run, params, mistakes, judging))
         cells[name] = json.loads(path.read_text())
     return cells
 
@@ -76,16 +84,29 @@ def _cell_config(config: Any, method: str, seed: int) -> ConfigDict:
     return cell
 
 
-def _write(path: Path, cell: Mapping[str, Any]) -> None:
+def _write_json(path: Path, content: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".new")
-    temporary.write_text(json.dumps(cell))
+    temporary.write_text(json.dumps(content))
     temporary.replace(path)
 
 
-def base_mistakes(run: Run) -> list:
-    """Frozen oracle-pivotal mistakes of the base: from as many plays of the panel as it takes to find enough."""
-    config, found, seed = run.config, [], 0
+def frozen_mistakes(run: Run, path: Path) -> list[Mistake]:
+    """The mistakes that all students of a comparison continue: those in `path`, which is written first if missing.
+
+    Sampled anew on another machine, or with another number of threads, they would not be quite the same.
+    """
+    if not path.exists():
+        _write_json(path, [mistake_record(mistake) for mistake in base_mistakes(run)])
+    config = run.config
+    tasks = {task.id: task for task in panel(run.world, config.world.eval_splits, config.evaluate.final_tasks)}
+    return [replayed_mistake(run.world, run.prompter, tasks, record) for record in json.loads(path.read_text())]
+
+
+def base_mistakes(run: Run) -> list[Mistake]:
+    """Oracle-pivotal mistakes of the base: from as many plays of the panel as it takes to find enough."""
+    config, seed = run.config, 0
+    found: list[Mistake] = []
     tasks = panel(run.world, config.world.eval_splits, config.evaluate.final_tasks)
     run.policy.load(run.reference)
     while len(found) < config.evaluate.mistakes and seed < 4:
@@ -101,7 +122,7 @@ def _play(run: Run, tasks: Sequence, temperature: float, seed: int) -> list:
     return play(run.policy, starts, temperature=temperature, seed=seed, concurrency=run.policy.slots)
 
 
-def judge(run: Run, params: Any, mistakes: list, judging: Judging) -> dict[str, Any]:
+def judge(run: Run, params: Any, mistakes: Sequence[Mistake], judging: Judging) -> dict[str, Any]:
     """Success of every game at every temperature and seed, and of every continuation of every mistake.
 
     Returns:

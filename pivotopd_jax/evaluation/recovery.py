@@ -6,7 +6,7 @@ A turn is oracle-pivotal iff the least number of turns to success grows: L(s_{t+
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,10 @@ import numpy as np
 
 from pivotopd_jax.envs.protocol import Planner, World
 from pivotopd_jax.prompts.prompter import Prompter
-from pivotopd_jax.records import Trajectory
+from pivotopd_jax.records import Task, Trajectory
 from pivotopd_jax.rollout.collect import play, resumed_starts
-from pivotopd_jax.sampling.policy import Policy
+from pivotopd_jax.rollout.episode import Episode
+from pivotopd_jax.sampling.policy import Policy, Sample
 
 
 def distances(planner: Planner, trajectory: Trajectory) -> list[float]:
@@ -58,6 +59,44 @@ def find_mistakes(
         chosen = np.random.default_rng(seed).choice(len(found), limit, replace=False)
         found = [found[i] for i in sorted(chosen)]
     return found
+
+
+def mistake_record(mistake: Mistake) -> dict[str, Any]:
+    """`mistake` as plain JSON: its task, and what was said up to it."""
+    said = mistake.trajectory.turns[: mistake.turn + 1]
+    return {
+        "task": mistake.trajectory.task.id,
+        "responses": [turn.response_ids.tolist() for turn in said],
+        "left": mistake.left,
+    }
+
+
+def replayed_mistake(world: World, prompter: Prompter, tasks: Mapping[str, Task], record: Mapping[str, Any]) -> Mistake:
+    """The mistake that `mistake_record` wrote down, played again in `world`.
+
+    Args:
+        world: with the games that it was made in.
+        prompter: of the student who made it.
+        tasks: by id.
+        record: as written.
+
+    Raises:
+        ValueError: the task is not there, or the replay ends in another state.
+    """
+    if record["task"] not in tasks:
+        raise ValueError(f"a recorded mistake was made in task {record['task']!r}, which these tasks do not hold")
+    said = [np.asarray(ids, np.int32) for ids in record["responses"]]
+    episode = Episode.start(world.make(), prompter, tasks[record["task"]], 0, len(said) + 1)
+    for ids in said:
+        ended = int(ids[-1]) in prompter.chat.end_ids
+        episode.respond(episode.context(), Sample(ids, np.zeros(len(ids), np.float32), ended))
+    left = world.planner.distance(episode.snapshot)
+    if episode.done or left != record["left"]:
+        raise ValueError(
+            f"a recorded mistake in task {record['task']!r} left {record['left']} turns to success; replayed, it "
+            f"leaves {left}: the student, the prompt or the games are not those it was recorded with"
+        )
+    return Mistake(episode.trajectory(), len(said) - 1, record["left"])
 
 
 def recoveries(

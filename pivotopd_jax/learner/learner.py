@@ -7,7 +7,7 @@ the cut changes neither loss nor gradient.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -20,7 +20,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from pivotopd_jax.losses.surrogate import clipped_surrogate, kl_estimate
 from pivotopd_jax.models.qwen3 import apply, compute_logits, shardings, tree_mask
-from pivotopd_jax.records import TokenBatch
+from pivotopd_jax.records import DivergenceBatch, TokenBatch
 from pivotopd_jax.rollout.packing import Packed
 
 
@@ -56,6 +56,20 @@ class UpdateOptions:
     kl_coefficient: float = 0.01
     kl_on_recovery: bool = True
     objective: Literal["surrogate", "likelihood"] = "surrogate"
+
+
+class DivergenceTerm(NamedTuple):
+    """A full-vocabulary term of the loss.
+
+    Attributes:
+        batch: responses with the teacher's hidden states.
+        teacher: parameters that made them, of the student's own structure.
+        function: (teacher's logits, student's logits) `[..., vocabulary]` → nats `[...]`.
+    """
+
+    batch: DivergenceBatch
+    teacher: Any
+    function: Callable[[Any, Any], Any]
 
 
 def make_mesh(fsdp: int = 1, tensor: int = 1) -> Mesh:
@@ -106,14 +120,44 @@ def token_log_probs(graphdef: Any, params: Any, batch: Any, places: jax.Array, *
     Returns:
         `[rows, length]` float32, 0 outside the mask.
     """
-    visible = tree_mask(batch.subtree_end)
-    hidden, _ = apply(graphdef, params, batch.tokens, batch.positions, visible, remat=remat)
-    before = jnp.take_along_axis(batch.parent, places, axis=1, mode="clip")
-    logits = compute_logits(graphdef, params, jnp.take_along_axis(hidden, before[..., None], axis=1))
+    logits = response_logits(graphdef, params, batch, places, remat=remat)
     tokens = jnp.take_along_axis(batch.tokens, places, axis=1, mode="clip")
     log_probs = jnp.take_along_axis(logits, tokens[..., None], axis=-1)[..., 0] - jax.nn.logsumexp(logits, axis=-1)
     rows = jnp.arange(len(places))[:, None]
     return jnp.zeros(batch.tokens.shape, jnp.float32).at[rows, places].set(log_probs, mode="drop")
+
+
+def response_hidden(graphdef: Any, params: Any, batch: Any, places: jax.Array, *, remat: bool = False) -> jax.Array:
+    """Last hidden states before the response tokens at `places`, `[rows, most, width]`; see `token_log_probs`."""
+    hidden, _ = apply(graphdef, params, batch.tokens, batch.positions, tree_mask(batch.subtree_end), remat=remat)
+    before = jnp.take_along_axis(batch.parent, places, axis=1, mode="clip")
+    return jnp.take_along_axis(hidden, before[..., None], axis=1)
+
+
+def response_logits(graphdef: Any, params: Any, batch: Any, places: jax.Array, *, remat: bool = False) -> jax.Array:
+    """Logits `[rows, most, vocabulary]` of the response tokens at `places`; see `token_log_probs`."""
+    return compute_logits(graphdef, params, response_hidden(graphdef, params, batch, places, remat=remat))
+
+
+def divergence_loss(
+    graphdef: Any,
+    params: Any,
+    teacher_params: Any,
+    batch: DivergenceBatch,
+    places: jax.Array,
+    divergence: Callable[[Any, Any], Any],
+    *,
+    remat: bool = False,
+) -> jax.Array:
+    """Σ w · divergence(teacher's logits, student's logits) over the response tokens of `batch`, in nats.
+
+    `teacher_params` are those that made `batch.teacher_hidden`; only their head is used, and no gradient reaches them.
+    """
+    rows = jnp.arange(len(places))[:, None]
+    teacher = compute_logits(graphdef, teacher_params, batch.teacher_hidden.at[rows, places].get(mode="clip"))
+    student = response_logits(graphdef, params, batch, places, remat=remat)
+    weights = batch.weights.at[rows, places].get(mode="fill", fill_value=0)
+    return jnp.sum(weights * divergence(jax.lax.stop_gradient(teacher), student))
 
 
 def policy_loss(log_probs: jax.Array, batch: TokenBatch, options: UpdateOptions) -> tuple[jax.Array, dict]:
@@ -155,6 +199,22 @@ def _accumulate(graphdef, params, gradient, batch: TokenBatch, places, options: 
 
     (value, sums), new = jax.value_and_grad(loss, has_aux=True)(params)
     return jax.tree.map(jnp.add, gradient, new), {"loss": value, **sums}
+
+
+@partial(jax.jit, static_argnames=("graphdef",))
+def _hidden(graphdef, params, batch, places) -> jax.Array:
+    rows = jnp.arange(len(places))[:, None]
+    found = response_hidden(graphdef, params, batch, places)
+    return jnp.zeros((*batch.tokens.shape, found.shape[-1]), found.dtype).at[rows, places].set(found, mode="drop")
+
+
+@partial(jax.jit, static_argnames=("graphdef", "divergence", "remat"), donate_argnames=("gradient",))
+def _accumulate_divergence(graphdef, params, teacher, gradient, batch: DivergenceBatch, places, divergence, remat):
+    def loss(params):
+        return divergence_loss(graphdef, params, teacher, batch, places, divergence, remat=remat)
+
+    value, new = jax.value_and_grad(loss)(params)
+    return jax.tree.map(jnp.add, gradient, new), value
 
 
 @partial(jax.jit, static_argnames=("optimizer",), donate_argnames=("state",))
@@ -204,8 +264,13 @@ class Learner:
         parts = [jax.device_get(_score(self.graphdef, params, *part)) for part in self._micro_batches(_trees(packed))]
         return np.concatenate(parts)[: len(packed.tokens)]
 
+    def hidden(self, params: Any, packed: Packed) -> np.ndarray:
+        """Last hidden states `[rows, length, width]` float32 before the response tokens of `packed`; 0 elsewhere."""
+        parts = [jax.device_get(_hidden(self.graphdef, params, *part)) for part in self._micro_batches(_trees(packed))]
+        return np.concatenate(parts)[: len(packed.tokens)].astype(np.float32)
+
     def update(
-        self, state: TrainState, batch: TokenBatch, *, on_policy: bool = False
+        self, state: TrainState, batch: TokenBatch, *, on_policy: bool = False, divergence: DivergenceTerm | None = None
     ) -> tuple[TrainState, dict[str, float]]:
         """One optimizer step on `batch` (numpy arrays). `state` is consumed.
 
@@ -213,6 +278,7 @@ class Learner:
             state: to be updated.
             batch: rows to train on.
             on_policy: `state` is the policy that sampled: `batch.old_log_probs` is not read, all ratios are 1.
+            divergence: a full-vocabulary term to be added to the loss.
 
         Returns:
             The new state; metrics: loss, kl_reference, grad_norm (before clipping), ...
@@ -224,9 +290,22 @@ class Learner:
                 self.graphdef, state.params, gradient, *part, self.options, self.remat, on_policy
             )
             totals.append(sums)
+        if divergence is not None:
+            gradient, value = self._add_divergence(state.params, gradient, divergence)
+            totals.append({**dict.fromkeys(totals[0], 0.0), "loss": value})
         state, norm = _apply_gradient(self.optimizer, state, gradient)
         summed = jax.tree.map(lambda *values: float(np.sum(jax.device_get(values))), *totals)
         return state, {**summed, "grad_norm": float(norm)}
+
+    def _add_divergence(self, params: Any, gradient: Any, term: DivergenceTerm) -> tuple[Any, float]:
+        """`gradient` with that of the term added, and the term's value in nats."""
+        value = 0.0
+        for part in self._micro_batches(term.batch):
+            gradient, loss = _accumulate_divergence(
+                self.graphdef, params, term.teacher, gradient, *part, term.function, self.remat
+            )
+            value += float(loss)
+        return gradient, value
 
     def _micro_batches(self, batch: Any) -> Iterator[Any]:
         """Micro-batches of equal shape on the mesh, each with the places of its masked tokens.
@@ -283,7 +362,7 @@ def _places(mask: np.ndarray) -> np.ndarray:
 
 def _slice_rows(array: np.ndarray, start: int, size: int) -> np.ndarray:
     part = array[start : start + size]
-    return np.pad(part, ((0, size - len(part)), (0, 0)))
+    return np.pad(part, ((0, size - len(part)), *((0, 0),) * (array.ndim - 1)))
 
 
 def _seen_by_itself(subtree_end: np.ndarray) -> np.ndarray:

@@ -49,6 +49,23 @@ class Recovery:
 
 
 @dataclass(frozen=True)
+class Divergence:
+    """A term of the objective that compares whole distributions, beside the per-token advantages.
+
+    Attributes:
+        function: (teacher's logits, student's logits) `[..., vocabulary]` → nats `[...]`, see `losses.divergences`.
+        weight: of each token, relative to the same token in the policy-gradient loss.
+        rows: kind of rows it is taken on.
+        view: the context that makes the frozen student the teacher.
+    """
+
+    function: Callable[[Any, Any], Any]
+    weight: float
+    rows: Literal["rollout", "recovery"]
+    view: View = "hinted"
+
+
+@dataclass(frozen=True)
 class Method:
     """One point in the space of methods.
 
@@ -58,6 +75,7 @@ class Method:
         annotation: None if no teacher reads the trajectories.
         extension: None for no extra rows.
         views: contexts besides the plain one under which responses are scored by the frozen student.
+        divergence: None for a loss of advantages only.
         normalization: of A_RL, see `losses.advantages.group_advantages`.
     """
 
@@ -66,6 +84,7 @@ class Method:
     annotation: Annotation | None = None
     extension: Recovery | None = None
     views: tuple[View, ...] = ()
+    divergence: Divergence | None = None
     normalization: Literal["mean_std", "mean"] = "mean_std"
 
 

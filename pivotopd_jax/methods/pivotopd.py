@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import jax.numpy as jnp
 
+from pivotopd_jax.losses.divergences import kl_divergence
 from pivotopd_jax.losses.preventive import preventive_advantages
 from pivotopd_jax.losses.recovery import recovery_advantages
-from pivotopd_jax.methods.method import Annotation, Method, Recovery
+from pivotopd_jax.methods.method import Annotation, Divergence, Method, Recovery
 from pivotopd_jax.records import PLAIN, TokenBatch, View
 
 
@@ -50,15 +53,38 @@ def shape_pivotopd(
     return jnp.where(batch.mask, jnp.where(batch.recovery, recovery, rollout), 0.0)
 
 
+@dataclass(frozen=True)
+class RecoveryMode:
+    """How recovery turns teach.
+
+    Attributes:
+        sampler: who speaks in them: the "hinted" self-teacher or the "plain" student.
+        clipped: the advantage w·D is clipped to ±δ.
+        exact: w·KL(hinted ‖ student) over the whole vocabulary takes the place of the advantage.
+    """
+
+    sampler: Literal["hinted", "plain"] = "hinted"
+    clipped: bool = True
+    exact: bool = False
+
+
+RECOVERY_MODES: Mapping[str, RecoveryMode] = {
+    "clipped_advantage": RecoveryMode(),
+    "exact_forward_kl": RecoveryMode(exact=True),
+    "reverse_kl": RecoveryMode(sampler="plain", clipped=False),
+}
+"""`knobs.recovery_mode`: the paper's, the ideal objective that the paper's approximates, and the paper's ablation."""
+
+
 def pivotopd(knobs: Any) -> Method:
     """Preventive signal at the pivotal turn, K recovery turns after it."""
     return Method(
         "pivotopd",
         shape=_shape(knobs),
         annotation=Annotation(max_actions=knobs.max_actions),
-        extension=Recovery(knobs.recovery_depth, knobs.recovery_limit),
         views=_views(knobs, hinted=knobs.preventive_weight or knobs.recovery_weight),
         normalization=knobs.normalization,
+        **_recovery(knobs),
     )
 
 
@@ -79,9 +105,9 @@ def recovery_only(knobs: Any) -> Method:
         "recovery_only",
         shape=_shape(knobs, preventive_weight=0.0, lesson_weight=0.0),
         annotation=Annotation(max_actions=knobs.max_actions),
-        extension=Recovery(knobs.recovery_depth, knobs.recovery_limit),
         views=("hinted",),
         normalization=knobs.normalization,
+        **_recovery(knobs),
     )
 
 
@@ -106,12 +132,30 @@ def _views(knobs: Any, *, hinted: Any) -> tuple[View, ...]:
     return (*(("hinted",) if hinted else ()), *(("lesson",) if knobs.lesson_weight else ()))
 
 
+def _recovery_mode(knobs: Any) -> RecoveryMode:
+    if knobs.recovery_mode not in RECOVERY_MODES:
+        raise ValueError(
+            f"config.knobs.recovery_mode is {knobs.recovery_mode!r}; choose one of {', '.join(RECOVERY_MODES)}"
+        )
+    return RECOVERY_MODES[knobs.recovery_mode]
+
+
+def _recovery(knobs: Any) -> dict[str, Any]:
+    """The stages of a method that recovery turns take part in."""
+    mode = _recovery_mode(knobs)
+    return {
+        "extension": Recovery(knobs.recovery_depth, knobs.recovery_limit, mode.sampler),
+        "divergence": Divergence(kl_divergence, knobs.recovery_weight, "recovery") if mode.exact else None,
+    }
+
+
 def _shape(knobs: Any, **fixed: float) -> Any:
+    mode = _recovery_mode(knobs)
     weights = {
         "reward_weight": 1.0,
         "preventive_weight": knobs.preventive_weight,
         "lesson_weight": knobs.lesson_weight,
-        "recovery_weight": knobs.recovery_weight,
-        "clip": knobs.recovery_clip,
+        "recovery_weight": 0.0 if mode.exact else knobs.recovery_weight,
+        "clip": knobs.recovery_clip if mode.clipped else math.inf,
     }
     return partial(shape_pivotopd, **{**weights, **fixed})

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from pivotopd_jax.methods.method import Annotation, Method, reward_advantages
+from pivotopd_jax.methods.method import Annotation, Divergence, Method, reward_advantages
 from pivotopd_jax.prompts.hints import REFLECTION, action_hint, lesson_hint
 from pivotopd_jax.prompts.prompter import Prompter
-from pivotopd_jax.records import PLAIN, Note, Row, TokenBatch, Trajectory, View
+from pivotopd_jax.records import PLAIN, DivergenceBatch, Note, Row, TokenBatch, Trajectory, View
 from pivotopd_jax.rollout.packing import Packed, Scored, pack
 
 Aggregation = Literal["token_mean", "sequence_mean"]
@@ -71,13 +71,11 @@ def batch_rows(
         The batch, advantages and log-probs still 0, and the packing that maps rows to tokens.
     """
     packed = pack([Scored(row.trajectory, row.context_ids, row.response_ids) for row in rows], length=length)
-    sizes = [len(row.response_ids) for row in rows]
-    shares = [1 / sum(sizes) if aggregation == "token_mean" else 1 / (n * len(sizes)) for n in sizes]
     zeros = np.zeros(packed.tokens.shape, np.float32)
     batch = TokenBatch(
         packed.tokens, packed.positions, packed.subtree_end, packed.parent,
         mask=packed.scatter([True] * len(rows), bool),
-        weights=packed.scatter(shares),
+        weights=packed.scatter(token_shares(rows, aggregation)),
         advantages=zeros,
         reward_advantages=packed.scatter([row.reward_advantage for row in rows]),
         old_log_probs=zeros,
@@ -88,6 +86,55 @@ def batch_rows(
         turn=packed.scatter([row.turn for row in rows], np.int32),
     )  # fmt: skip
     return batch, packed
+
+
+def token_shares(rows: Sequence[Row], aggregation: Aggregation) -> list[float]:
+    """What each token of each row counts for in the loss of a batch of `rows`."""
+    sizes = [len(row.response_ids) for row in rows]
+    return [1 / sum(sizes) if aggregation == "token_mean" else 1 / (n * len(sizes)) for n in sizes]
+
+
+def divergence_batch(
+    hidden: Callable[[Packed], np.ndarray],
+    rows: Sequence[Row],
+    divergence: Divergence,
+    *,
+    length: int,
+    aggregation: Aggregation = "token_mean",
+) -> DivergenceBatch | None:
+    """The rows that `divergence` is taken on, with the teacher's hidden states.
+
+    Args:
+        hidden: last hidden states `[rows, length, width]` of the teacher before the response tokens.
+        rows: all rows of the update, whose number of tokens sets the scale.
+        divergence: which rows, and the view that makes the teacher.
+        length: tokens of a packed row.
+        aggregation: as in `batch_rows`.
+
+    Returns:
+        None if there are no such rows.
+    """
+    chosen = [
+        (row, share * divergence.weight)
+        for row, share in zip(rows, token_shares(rows, aggregation), strict=True)
+        if row.kind == divergence.rows and divergence.view in row.views
+    ]
+    if not chosen:
+        return None
+    plain = pack([Scored(row.trajectory, row.context_ids, row.response_ids) for row, _ in chosen], length=length)
+    seen = pack(
+        [Scored(row.trajectory, row.views[divergence.view], row.response_ids) for row, _ in chosen], length=length
+    )
+    states = seen.gather(hidden(seen))
+    teacher_hidden = np.zeros((*plain.tokens.shape, states[0].shape[-1]), np.float32)
+    for r, places, values in zip(plain.row, plain.places, states, strict=True):
+        teacher_hidden[r, places] = values
+    return DivergenceBatch(
+        plain.tokens, plain.positions, plain.subtree_end, plain.parent,
+        mask=plain.scatter([True] * len(chosen), bool),
+        weights=plain.scatter([weight for _, weight in chosen]),
+        teacher_hidden=teacher_hidden,
+    )  # fmt: skip
 
 
 class Scorer(Protocol):

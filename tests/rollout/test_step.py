@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from ml_collections import ConfigDict
 from toy_student import Scripted
 
-from pivotopd_jax.learner.learner import Learner, make_mesh, make_optimizer
+from pivotopd_jax.learner.learner import DivergenceTerm, Learner, UpdateOptions, make_mesh, make_optimizer
 from pivotopd_jax.methods import make_method
 from pivotopd_jax.methods.method import Annotation, Recovery
+from pivotopd_jax.models.qwen3 import apply, compute_logits
 from pivotopd_jax.prompts.hints import action_hint
 from pivotopd_jax.prompts.prompter import PrivilegedPrompt
 from pivotopd_jax.records import PLAIN
@@ -17,13 +23,14 @@ from pivotopd_jax.rollout.annotate import annotate
 from pivotopd_jax.rollout.collect import fresh_starts, play
 from pivotopd_jax.rollout.extend import extend
 from pivotopd_jax.rollout.packing import Scored, pack
-from pivotopd_jax.rollout.rows import batch_rows, rollout_rows, score_views
+from pivotopd_jax.rollout.rows import batch_rows, divergence_batch, rollout_rows, score_views
 from pivotopd_jax.teachers.symbolic import SymbolicTeacher
 
 KNOBS = ConfigDict(
     {
         "normalization": "mean_std", "max_actions": 5, "recovery_depth": 1, "recovery_limit": 64,
-        "recovery_weight": 1.0, "recovery_clip": 5.0, "preventive_weight": 0.5, "lesson_weight": 0.0,
+        "recovery_mode": "clipped_advantage", "recovery_weight": 1.0, "recovery_clip": 5.0,
+        "preventive_weight": 0.5, "lesson_weight": 0.0,
     }
 )  # fmt: skip
 LENGTH = 256
@@ -199,6 +206,81 @@ def test_recovery_tokens_carry_the_clipped_advantage_and_nothing_else(toy):
     )
     rest = batch.mask & ~batch.pivotal & ~batch.recovery
     np.testing.assert_array_equal(batch.advantages[rest], batch.reward_advantages[rest])
+
+
+def test_the_reverse_kl_ablation_samples_from_the_student_and_clips_nothing(toy, wasteful):
+    method = make_method("pivotopd", ConfigDict({**KNOBS, "recovery_mode": "reverse_kl", "recovery_clip": 0.01}))
+    assert method.extension
+    extra, _, policy = recover(toy, wasteful, ["<action>left</action>"], sampler=method.extension.sampler)
+    np.testing.assert_array_equal(policy.asked[0].context_ids, extra[0].context_ids)
+    knobs = ConfigDict({**KNOBS, "recovery_mode": "reverse_kl", "recovery_clip": 0.01, "recovery_weight": 3.0})
+    _, batch, _, _, views = shaped(toy, group(toy), knobs, extra=extra)
+    expected = 3.0 * (views["hinted"] - views[PLAIN])
+    assert np.abs(expected[batch.recovery]).max() > 3 * 0.01
+    np.testing.assert_allclose(batch.advantages[batch.recovery], expected[batch.recovery], rtol=1e-5)
+
+
+def exact(toy, extra, **knobs):
+    """A learner, the shaped batch and the full-vocabulary term of PivotOPD with an exact forward KL."""
+    options = ConfigDict({**KNOBS, "recovery_mode": "exact_forward_kl", **knobs})
+    learner, batch, rows, *_ = shaped(toy, group(toy), options, extra=extra)
+    wanted = make_method("pivotopd", options).divergence
+    assert wanted
+    packed = divergence_batch(lambda p: learner.hidden(toy.params, p), rows, wanted, length=LENGTH)
+    assert packed
+    return learner, batch, rows, DivergenceTerm(packed, toy.params, wanted.function)
+
+
+def dense_logits(toy, params, context, response):
+    """Logits of a response `[response_length, vocabulary]` from a plain forward pass of one sequence."""
+    ids = np.concatenate([context, response])[None]
+    positions = np.arange(ids.shape[1])[None]
+    hidden, _ = apply(toy.graphdef, params, ids, positions, np.tril(np.ones((ids.shape[1],) * 2, bool))[None])
+    return compute_logits(toy.graphdef, params, hidden)[0, len(context) - 1 : -1]
+
+
+def test_the_exact_forward_kl_equals_one_taken_sequence_by_sequence(toy):
+    extra, _, _ = recover(toy, group(toy)[0], ["<action>left</action>"])
+    learner, batch, rows, term = exact(toy, extra, recovery_weight=3.0, preventive_weight=0.0)
+    assert not batch.advantages[batch.recovery].any()
+    tokens = sum(len(row.response_ids) for row in rows)
+    (row,) = extra
+    teacher = jax.nn.log_softmax(dense_logits(toy, toy.params, row.views["hinted"], row.response_ids))
+
+    @jax.jit
+    def expected(params):
+        student = jax.nn.log_softmax(dense_logits(toy, params, row.context_ids, row.response_ids))
+        return 3.0 / tokens * jnp.sum(jnp.exp(teacher) * (teacher - student))
+
+    nothing = batch._replace(advantages=np.zeros_like(batch.advantages))
+    value, gradient = jax.value_and_grad(expected)(toy.params)
+    assert value > 1e-4
+    learner.options = UpdateOptions(kl_coefficient=0.0)
+    _, metrics = learner.update(learner.init(toy.params), nothing, divergence=term)
+    np.testing.assert_allclose(metrics["loss"], value, rtol=1e-3)
+    np.testing.assert_allclose(metrics["grad_norm"], optax.tree.norm(gradient), rtol=1e-3)
+
+
+def test_the_exact_forward_kl_is_nothing_where_the_hint_changes_nothing(toy):
+    extra, _, _ = recover(toy, group(toy)[0], ["<action>left</action>"])
+    same = [replace(row, views={"hinted": row.context_ids}) for row in extra]
+    learner, batch, _, term = exact(toy, same)
+    nothing = batch._replace(advantages=np.zeros_like(batch.advantages))
+    _, metrics = learner.update(learner.init(toy.params), nothing, divergence=term)
+    assert abs(metrics["loss"]) < 1e-6
+    assert metrics["grad_norm"] < 1e-5
+
+
+def test_no_recovery_rows_make_no_divergence(toy):
+    rows = rollout_rows(group(toy), [], make_method("grpo", KNOBS), toy.prompter)
+    wanted = make_method("pivotopd", ConfigDict({**KNOBS, "recovery_mode": "exact_forward_kl"})).divergence
+    assert wanted
+    assert divergence_batch(lambda p: p.tokens, rows, wanted, length=LENGTH) is None
+
+
+def test_an_unknown_recovery_mode_is_refused():
+    with pytest.raises(ValueError, match="'nope'; choose one of clipped_advantage, exact_forward_kl, reverse_kl"):
+        make_method("pivotopd", ConfigDict({**KNOBS, "recovery_mode": "nope"}))
 
 
 def test_recovery_rows_enter_no_group_statistic(toy):
