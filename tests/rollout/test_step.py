@@ -233,9 +233,9 @@ def exact(toy, extra, **knobs):
 
 def dense_logits(toy, params, context, response):
     """Logits of a response `[response_length, vocabulary]` from a plain forward pass of one sequence."""
-    ids = np.concatenate([context, response])[None]
-    positions = np.arange(ids.shape[1])[None]
-    hidden, _ = apply(toy.graphdef, params, ids, positions, np.tril(np.ones((ids.shape[1],) * 2, bool))[None])
+    ids = jnp.concatenate([context, response])[None]
+    positions = jnp.arange(ids.shape[1])[None]
+    hidden, _ = apply(toy.graphdef, params, ids, positions, jnp.tril(jnp.ones((ids.shape[1],) * 2, bool))[None])
     return compute_logits(toy.graphdef, params, hidden)[0, len(context) - 1 : -1]
 
 
