@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,7 @@ import pytest
 from jax.test_util import check_grads
 from scipy.special import rel_entr
 
-from pivotopd_jax.losses.divergences import kl_divergence
+from pivotopd_jax.losses.divergences import jensen_shannon, kl_divergence, with_tail
 
 U_P = np.array([2.0, 1, 0, -1])
 U_Q = np.array([0.0, 1, 2, -1])
@@ -63,3 +65,38 @@ def test_single_precision_survives_probabilities_that_underflow():
     np.testing.assert_allclose(kl_divergence(p_logits, q_logits), np.log(2), rtol=1e-6)
     np.testing.assert_allclose(kl_divergence(q_logits, p_logits), 250 - np.log(2), rtol=1e-6)
     assert np.isfinite(jax.grad(kl_divergence, argnums=(0, 1))(p_logits, q_logits)).all()
+
+
+@pytest.mark.usefixtures("x64")
+def test_jensen_shannon_and_its_ends():
+    t, s = (np.exp(u) / np.exp(u).sum() for u in (U_P, U_Q))
+    for beta in (0.1, 0.5, 0.9):
+        m = beta * t + (1 - beta) * s
+        expected = beta * rel_entr(t, m).sum() + (1 - beta) * rel_entr(s, m).sum()
+        np.testing.assert_allclose(jensen_shannon(U_P, U_Q, beta=beta), expected, rtol=1e-9)
+    asymmetric = np.array([0.0, 2, 0, 1])
+    np.testing.assert_array_equal(jensen_shannon(U_P, asymmetric, beta=0), kl_divergence(U_P, asymmetric))
+    np.testing.assert_array_equal(jensen_shannon(U_P, asymmetric, beta=1), kl_divergence(asymmetric, U_P))
+    # Its limits, up to the scale, are its ends.
+    small = jensen_shannon(U_P, asymmetric, beta=1e-6) / 1e-6
+    np.testing.assert_allclose(small, kl_divergence(U_P, asymmetric), rtol=1e-4)
+
+
+@pytest.mark.usefixtures("x64")
+def test_jensen_shannon_gradients_match_finite_differences():
+    logits = np.random.default_rng(0).normal(size=(2, 3, 5))
+    check_grads(lambda t, s: jensen_shannon(t, s, beta=0.3), tuple(logits), order=1, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.usefixtures("x64")
+def test_the_tail_holds_the_rest():
+    p, q = with_tail(U_P, U_Q, k=2)
+    full_p, full_q = (np.exp(u) / np.exp(u).sum() for u in (U_P, U_Q))
+    np.testing.assert_allclose(np.exp(p), [*full_p[:2], full_p[2:].sum()], rtol=1e-12)
+    np.testing.assert_allclose(np.exp(q), [*full_q[:2], full_q[2:].sum()], rtol=1e-12)
+    logits = np.random.default_rng(2).normal(scale=2, size=(2, 6, 11))
+    truncated = [np.asarray(kl_divergence(*with_tail(*logits, k=k))) for k in (1, 3, 6, 10)]
+    bounds = [*truncated, np.asarray(kl_divergence(*logits))]
+    for coarse, fine in pairwise(bounds):
+        assert (coarse <= fine + 1e-12).all()
+    np.testing.assert_allclose(bounds[-2], bounds[-1], rtol=1e-9)
