@@ -67,6 +67,8 @@ def _paper() -> Any:
     c.knobs.recovery_clip = 5.0  # δ, nats
     c.knobs.preventive_weight = 0.001
     c.knobs.lesson_weight = 0.001
+    c.knobs.step_weight = 1.0  # gigpo: of the step advantage beside A_RL
+    c.knobs.discount = 0.95  # γ of the step advantage
 
     c.ppo = ConfigDict()
     c.ppo.learning_rate = 1e-6
@@ -79,7 +81,7 @@ def _paper() -> Any:
     c.ppo.clip_high = 0.2
     c.ppo.kl_coefficient = 0.01  # β of the k3 penalty to the policy before training
     c.ppo.kl_on_recovery = True
-    c.ppo.aggregation = "token_mean"  # or "sequence_mean"
+    c.ppo.aggregation = "token_mean"  # or "sequence_mean", "constant" (response_tokens)
     c.ppo.mini_batch = 128  # trajectories an optimizer step
 
     c.learner = ConfigDict()

@@ -9,7 +9,7 @@ from typing import Any
 from absl import app, flags, logging
 
 
-def run(main: Callable[[], Any], *, required: Sequence[str]) -> None:
+def run(main: Callable[[], Any], *, required: Sequence[str] = ()) -> None:
     """Parses flags and calls `main`; what a user can mend ends with one line and exit status 1.
 
     Args:

@@ -68,7 +68,10 @@ class Recorder:
             for name in shown
             if name in metrics
         ]
-        parts += [f"kl {metrics['update/kl_reference']:.3g}", f"grad {metrics['update/grad_norm']:.3g}"]
+        if "update/loss" in metrics:
+            parts += [f"kl {metrics['update/kl_reference']:.3g}", f"grad {metrics['update/grad_norm']:.3g}"]
+        else:
+            parts.append("nothing to learn from: no update")
         line = f"step {step:4d}  {sum(self.seconds.values()):5.1f} s  " + "  ".join(parts)
         self.console.print(line, soft_wrap=True)
 

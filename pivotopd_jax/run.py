@@ -72,10 +72,8 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = print) -> 
         ppo.learning_rate, warmup_steps=ppo.warmup_steps, max_grad_norm=ppo.max_grad_norm,
         decay_until=ppo.decay_until, weight_decay=ppo.weight_decay, epsilon=ppo.adam_epsilon,
     )  # fmt: skip
-    options = UpdateOptions(
-        clip_low=ppo.clip_low, clip_high=ppo.clip_high, kl_coefficient=ppo.kl_coefficient,
-        kl_on_recovery=ppo.kl_on_recovery,
-    )  # fmt: skip
+    settings = {key: ppo[key] for key in ("clip_low", "clip_high", "kl_coefficient", "kl_on_recovery")}
+    options = UpdateOptions(**{**settings, **method.update})
     learner = Learner(
         graphdef, optimizer, make_mesh(config.learner.fsdp, config.learner.tensor),
         micro_batch_tokens=config.learner.micro_batch_tokens, options=options, remat=config.learner.remat,

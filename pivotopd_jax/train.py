@@ -82,7 +82,7 @@ def train_step(run: Run, state: TrainState, step: int, recorder: Recorder) -> tu
     return state, {
         **rollout_metrics(trajectories, notes, rows),
         **{f"recovery/{name}": float(count) for name, count in outcomes.items()},
-        **{f"update/{name}": float(np.mean([u[name] for u in updates])) for name in updates[0]},
+        **{f"update/{name}": float(np.mean([u[name] for u in updates])) for name in (updates[0] if updates else ())},
     }
 
 
@@ -125,7 +125,7 @@ def shaped_batch(run: Run, state: TrainState, rows: Sequence[Row], *, only_updat
     rows with a privileged view are scored.
     """
     length = run.config.learner.row_tokens
-    batch, packed = batch_rows(rows, length=length, aggregation=run.config.ppo.aggregation)
+    batch, packed = batch_rows(rows, length=length, **loss_shares(run))
     views = score_views(
         lambda p: run.learner.score(state.params, p), rows, packed, run.method.views, length=length,
         every_row=not only_update,
@@ -136,9 +136,17 @@ def shaped_batch(run: Run, state: TrainState, rows: Sequence[Row], *, only_updat
     return batch._replace(advantages=np.asarray(run.method.shape(batch, views), np.float32))
 
 
+def loss_shares(run: Run) -> dict[str, Any]:
+    """What a token counts for: as the method says, else as the configuration does."""
+    return {
+        "aggregation": run.method.aggregation or run.config.ppo.aggregation,
+        "constant": float(run.config.prompt.response_tokens),
+    }
+
+
 def divergence_terms(run: Run, state: TrainState, chunks: Sequence[Sequence[Row]]) -> list[DivergenceTerm | None]:
     """For each mini-batch the full-vocabulary term that the method asks for, with θ₀ as the teacher."""
-    wanted, options = run.method.divergence, run.config
+    wanted = run.method.divergence
     if wanted is None:
         return [None] * len(chunks)
     # An update consumes the state's own parameters.
@@ -146,7 +154,7 @@ def divergence_terms(run: Run, state: TrainState, chunks: Sequence[Sequence[Row]
     batches = [
         divergence_batch(
             lambda packed: run.learner.hidden(teacher, packed), chunk, wanted,
-            length=options.learner.row_tokens, aggregation=options.ppo.aggregation,
+            length=run.config.learner.row_tokens, **loss_shares(run),
         )
         for chunk in chunks
     ]  # fmt: skip

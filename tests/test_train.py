@@ -14,6 +14,7 @@ import pytest
 from pivotopd_jax.evaluation.checkpointed import evaluate_checkpoint, evaluation_table
 from pivotopd_jax.evaluation.compare import Judging, compare, comparison_table
 from pivotopd_jax.learner.checkpoints import ConfigurationChanged
+from pivotopd_jax.methods import METHODS
 from pivotopd_jax.prompts.actions import format_action
 from pivotopd_jax.prompts.hints import action_hint
 from pivotopd_jax.recording import read_metrics
@@ -83,14 +84,16 @@ def test_another_configuration_is_refused(place):
         train(config, place / "changed")
 
 
-@pytest.mark.parametrize("method", ["grpo", "preventive_only", "recovery_only", "opsd"])
+@pytest.mark.parametrize("method", sorted(METHODS))
 def test_every_method_runs_through_the_same_loop(place, method):
     config = tiny_config(method, steps=1)
     config.ppo.mini_batch = 2  # two updates a step: old log-probs are scored
     run, state = train(config, place / method)
     assert run.method.name == method
-    assert int(state.step) == 2
-    assert np.isfinite(read_metrics(place / method)[-1]["update/loss"])
+    # A tiny student fails everywhere, and DAPO drops groups that do.
+    assert int(state.step) == (0 if method == "dapo" else 2)
+    if method != "dapo":
+        assert np.isfinite(read_metrics(place / method)[-1]["update/loss"])
 
 
 def recovered(policy, teacher, world, prompter, trajectories, notes, extension, **_: Any) -> tuple[list[Row], dict]:

@@ -5,12 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pivotopd_jax.methods.grpo import dapo, dr_grpo, gigpo, grpo
 from pivotopd_jax.methods.method import Method
-from pivotopd_jax.methods.pivotopd import grpo, opsd, pivotopd, preventive_only, recovery_only
+from pivotopd_jax.methods.pivotopd import (
+    exact_recovery,
+    hints_without_gold,
+    opsd,
+    pivotopd,
+    preventive_only,
+    random_turns,
+    recovery_only,
+    reverse_kl_recovery,
+)
 
 METHODS: Mapping[str, Callable[[Any], Method]] = {
-    method.__name__: method for method in (pivotopd, grpo, preventive_only, recovery_only, opsd)
-}
+    method.__name__: method
+    for method in (
+        grpo, dapo, dr_grpo, gigpo,
+        opsd,
+        pivotopd, preventive_only, recovery_only, random_turns, hints_without_gold, reverse_kl_recovery, exact_recovery,
+    )
+}  # fmt: skip
 
 
 def make_method(name: str, knobs: Any) -> Method:

@@ -7,15 +7,18 @@ that carry it out; a method only names it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pivotopd_jax.losses.advantages import group_advantages
+from pivotopd_jax.losses.surrogate import Aggregation
 from pivotopd_jax.records import TokenBatch, View
 
 Shape = Callable[[TokenBatch, Mapping[View, Any]], Any]
 """(batch, log-probs `[rows, length]` by view) → advantages `[rows, length]`. Tokens without a view carry the plain
 log-prob there, so that their difference is 0."""
+
+Hint = Literal["gold_action", "reflection"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class Annotation:
 
     turns: Literal["named", "random", "every"] = "named"
     max_actions: int = 5
-    hint: Literal["gold_action", "reflection"] = "gold_action"
+    hint: Hint = "gold_action"
 
 
 @dataclass(frozen=True)
@@ -41,11 +44,13 @@ class Recovery:
         depth: K, recovery turns after each pivotal turn.
         limit: most pivotal turns followed up in one step, drawn uniformly.
         sampler: "hinted" samples from the privileged self-teacher, "plain" from the student itself.
+        hint: what the hinted context says: the recovery action, or a reflection that names nothing.
     """
 
     depth: int
     limit: int = 64
     sampler: Literal["hinted", "plain"] = "hinted"
+    hint: Hint = "gold_action"
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,19 @@ class Divergence:
 
 
 @dataclass(frozen=True)
+class StepAdvantage:
+    """An advantage of each turn among the turns of its group that started from the same observation.
+
+    Attributes:
+        weight: beside A_RL.
+        discount: γ, a turn's return is γ^(turns to come) · R.
+    """
+
+    weight: float
+    discount: float
+
+
+@dataclass(frozen=True)
 class Method:
     """One point in the space of methods.
 
@@ -77,6 +95,10 @@ class Method:
         views: contexts besides the plain one under which responses are scored by the frozen student.
         divergence: None for a loss of advantages only.
         normalization: of A_RL, see `losses.advantages.group_advantages`.
+        step_advantage: None for one advantage a trajectory.
+        uniform_groups: rollouts of groups that all score the same are trained on too.
+        update: settings of the update that belong to the method, in place of those of the configuration.
+        aggregation: likewise; None for that of the configuration.
     """
 
     name: str
@@ -86,6 +108,10 @@ class Method:
     views: tuple[View, ...] = ()
     divergence: Divergence | None = None
     normalization: Literal["mean_std", "mean"] = "mean_std"
+    step_advantage: StepAdvantage | None = None
+    uniform_groups: bool = True
+    update: Mapping[str, float] = field(default_factory=dict)
+    aggregation: Aggregation | None = None
 
 
 def reward_advantages(method: Method, returns: Any, groups: Any) -> Any:

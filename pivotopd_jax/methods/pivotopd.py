@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -78,13 +78,17 @@ RECOVERY_MODES: Mapping[str, RecoveryMode] = {
 
 def pivotopd(knobs: Any) -> Method:
     """Preventive signal at the pivotal turn, K recovery turns after it."""
+    return _pivotopd(knobs, knobs.recovery_mode)
+
+
+def _pivotopd(knobs: Any, mode: str) -> Method:
     return Method(
         "pivotopd",
-        shape=_shape(knobs),
+        shape=_shape(knobs, mode),
         annotation=Annotation(max_actions=knobs.max_actions),
         views=_views(knobs, hinted=knobs.preventive_weight or knobs.recovery_weight),
         normalization=knobs.normalization,
-        **_recovery(knobs),
+        **_recovery(knobs, mode),
     )
 
 
@@ -92,7 +96,7 @@ def preventive_only(knobs: Any) -> Method:
     """No recovery turns; the preventive weight is the paper's larger one."""
     return Method(
         "preventive_only",
-        shape=_shape(knobs, preventive_weight=0.1),
+        shape=_shape(knobs, knobs.recovery_mode, preventive_weight=0.1),
         annotation=Annotation(max_actions=knobs.max_actions),
         views=_views(knobs, hinted=True),
         normalization=knobs.normalization,
@@ -103,11 +107,11 @@ def recovery_only(knobs: Any) -> Method:
     """Recovery turns without the preventive signal."""
     return Method(
         "recovery_only",
-        shape=_shape(knobs, preventive_weight=0.0, lesson_weight=0.0),
+        shape=_shape(knobs, knobs.recovery_mode, preventive_weight=0.0, lesson_weight=0.0),
         annotation=Annotation(max_actions=knobs.max_actions),
         views=("hinted",),
         normalization=knobs.normalization,
-        **_recovery(knobs),
+        **_recovery(knobs, knobs.recovery_mode),
     )
 
 
@@ -115,16 +119,40 @@ def opsd(knobs: Any) -> Method:
     """Self-distillation at every turn, hinted with the gold action there, without a reward (arXiv 2601.18734)."""
     return Method(
         "opsd",
-        shape=_shape(knobs, reward_weight=0.0, preventive_weight=1.0, lesson_weight=0.0),
+        shape=_shape(knobs, knobs.recovery_mode, reward_weight=0.0, preventive_weight=1.0, lesson_weight=0.0),
         annotation=Annotation(turns="every"),
         views=("hinted",),
         normalization=knobs.normalization,
     )
 
 
-def grpo(knobs: Any) -> Method:
-    """Group-relative advantages only (arXiv 2402.03300)."""
-    return Method("grpo", shape=lambda batch, views: batch.reward_advantages, normalization=knobs.normalization)
+def random_turns(knobs: Any) -> Method:
+    """PivotOPD with as many hints at turns drawn at random, in place of those that the teacher names."""
+    return replace(
+        pivotopd(knobs), name="random_turns", annotation=Annotation(turns="random", max_actions=knobs.max_actions)
+    )
+
+
+def hints_without_gold(knobs: Any) -> Method:
+    """PivotOPD with a generic reflection in the place of the gold and recovery actions."""
+    method = pivotopd(knobs)
+    assert method.extension
+    return replace(
+        method,
+        name="hints_without_gold",
+        annotation=Annotation(max_actions=knobs.max_actions, hint="reflection"),
+        extension=replace(method.extension, hint="reflection"),
+    )
+
+
+def reverse_kl_recovery(knobs: Any) -> Method:
+    """PivotOPD whose recovery turns are the student's own, scored under the hint."""
+    return replace(_pivotopd(knobs, "reverse_kl"), name="reverse_kl_recovery")
+
+
+def exact_recovery(knobs: Any) -> Method:
+    """PivotOPD with the forward KL that the recovery advantage approximates, over the whole vocabulary."""
+    return replace(_pivotopd(knobs, "exact_forward_kl"), name="exact_recovery")
 
 
 def _views(knobs: Any, *, hinted: Any) -> tuple[View, ...]:
@@ -132,30 +160,27 @@ def _views(knobs: Any, *, hinted: Any) -> tuple[View, ...]:
     return (*(("hinted",) if hinted else ()), *(("lesson",) if knobs.lesson_weight else ()))
 
 
-def _recovery_mode(knobs: Any) -> RecoveryMode:
-    if knobs.recovery_mode not in RECOVERY_MODES:
-        raise ValueError(
-            f"config.knobs.recovery_mode is {knobs.recovery_mode!r}; choose one of {', '.join(RECOVERY_MODES)}"
-        )
-    return RECOVERY_MODES[knobs.recovery_mode]
+def _mode(name: str) -> RecoveryMode:
+    if name not in RECOVERY_MODES:
+        raise ValueError(f"config.knobs.recovery_mode is {name!r}; choose one of {', '.join(RECOVERY_MODES)}")
+    return RECOVERY_MODES[name]
 
 
-def _recovery(knobs: Any) -> dict[str, Any]:
+def _recovery(knobs: Any, mode: str) -> dict[str, Any]:
     """The stages of a method that recovery turns take part in."""
-    mode = _recovery_mode(knobs)
+    exact = _mode(mode).exact
     return {
-        "extension": Recovery(knobs.recovery_depth, knobs.recovery_limit, mode.sampler),
-        "divergence": Divergence(kl_divergence, knobs.recovery_weight, "recovery") if mode.exact else None,
+        "extension": Recovery(knobs.recovery_depth, knobs.recovery_limit, _mode(mode).sampler),
+        "divergence": Divergence(kl_divergence, knobs.recovery_weight, "recovery") if exact else None,
     }
 
 
-def _shape(knobs: Any, **fixed: float) -> Any:
-    mode = _recovery_mode(knobs)
+def _shape(knobs: Any, mode: str, **fixed: float) -> Any:
     weights = {
         "reward_weight": 1.0,
         "preventive_weight": knobs.preventive_weight,
         "lesson_weight": knobs.lesson_weight,
-        "recovery_weight": 0.0 if mode.exact else knobs.recovery_weight,
-        "clip": knobs.recovery_clip if mode.clipped else math.inf,
+        "recovery_weight": 0.0 if _mode(mode).exact else knobs.recovery_weight,
+        "clip": knobs.recovery_clip if _mode(mode).clipped else math.inf,
     }
     return partial(shape_pivotopd, **{**weights, **fixed})

@@ -14,7 +14,7 @@ import numpy as np
 
 from pivotopd_jax.envs.protocol import World
 from pivotopd_jax.methods.method import Recovery
-from pivotopd_jax.prompts.hints import action_hint, leaks_hint
+from pivotopd_jax.prompts.hints import REFLECTION, action_hint, leaks_hint
 from pivotopd_jax.prompts.prompter import Prompter
 from pivotopd_jax.records import Note, Row, Trajectory
 from pivotopd_jax.rollout.collect import request_seed
@@ -59,7 +59,7 @@ def extend(
     rows: list[Row] = []
     branches = _choose(world, prompter, trajectories, notes, extension.limit, seed)
     for depth in range(extension.depth):
-        branches = _name_actions(teacher, branches, outcomes)
+        branches = _name_actions(teacher, branches, extension, outcomes)
         rows += _sample(policy, branches, extension, temperature, request_seed(seed, depth), outcomes)
         branches = [b for b in branches if len(b.episode.turns) > b.turn + 1 + depth and not b.episode.finished]
     return rows, dict(outcomes)
@@ -84,7 +84,9 @@ def _choose(world, prompter, trajectories, notes: Sequence[Note], limit: int, se
     ]
 
 
-def _name_actions(teacher: Teacher, branches: list[_Branch], outcomes: Counter[str]) -> list[_Branch]:
+def _name_actions(
+    teacher: Teacher, branches: list[_Branch], extension: Recovery, outcomes: Counter[str]
+) -> list[_Branch]:
     """Branches for which the teacher named an action that could be resolved, with their hints."""
     situations = [Situation(b.episode.observation, b.episode.turns, b.episode.snapshot) for b in branches]
     kept = []
@@ -93,7 +95,8 @@ def _name_actions(teacher: Teacher, branches: list[_Branch], outcomes: Counter[s
         if action is None:
             outcomes["unresolved" if named else "no_action_named"] += 1
             continue
-        branch.named, branch.hint = action, action_hint(action)
+        branch.named = action
+        branch.hint = REFLECTION if extension.hint == "reflection" else action_hint(action)
         kept.append(branch)
     return kept
 

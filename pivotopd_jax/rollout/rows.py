@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
+from pivotopd_jax.losses.surrogate import Aggregation
 from pivotopd_jax.methods.method import Annotation, Divergence, Method, reward_advantages
 from pivotopd_jax.prompts.hints import REFLECTION, action_hint, lesson_hint
 from pivotopd_jax.prompts.prompter import Prompter
 from pivotopd_jax.records import PLAIN, DivergenceBatch, Note, Row, TokenBatch, Trajectory, View
 from pivotopd_jax.rollout.packing import Packed, Scored, pack
-
-Aggregation = Literal["token_mean", "sequence_mean"]
 
 
 def rollout_rows(
@@ -23,19 +22,43 @@ def rollout_rows(
     returns = np.asarray([t.score for t in trajectories], np.float32)
     groups = np.asarray([t.group for t in trajectories], np.int32)
     advantages = np.asarray(reward_advantages(method, returns, groups))
+    added = step_advantages(trajectories, method)
     noted = {(note.trajectory, note.turn): note for note in notes}
     rows = []
     for index, trajectory in enumerate(trajectories):
+        if not method.uniform_groups and not np.any(advantages[groups == trajectory.group]):
+            continue
         for turn, played in enumerate(trajectory.turns):
             note = noted.get((index, turn))
             views = _views(trajectory, turn, note, method, prompter) if note else {}
+            advantage = float(advantages[index]) + added.get((index, turn), 0.0)
+            pivotal = bool(note and note.pivotal) or _every_turn(method, note)
             rows.append(
                 Row(
                     "rollout", index, trajectory.group, turn, played.context_ids, played.response_ids, views,
-                    float(advantages[index]), bool(note and note.pivotal) or _every_turn(method, note),
+                    advantage, pivotal,
                 )
             )  # fmt: skip
     return rows
+
+
+def step_advantages(trajectories: Sequence[Trajectory], method: Method) -> dict[tuple[int, int], float]:
+    """What is added to A_RL at each (trajectory, turn): the turn's discounted return against those of its group's turns
+    that started from the same observation (GiGPO, arXiv 2505.10978, step-level groups). Empty if the method adds none.
+    """
+    wanted = method.step_advantage
+    if wanted is None:
+        return {}
+    turns = [(index, turn) for index, t in enumerate(trajectories) for turn in range(len(t.turns))]
+    anchors: dict[Hashable, int] = {}
+    ids, returns = [], []
+    for index, turn in turns:
+        trajectory = trajectories[index]
+        key = (trajectory.group, trajectory.turns[turn].observation)
+        ids.append(anchors.setdefault(key, len(anchors)))
+        returns.append(trajectory.score * wanted.discount ** (len(trajectory.turns) - 1 - turn))
+    found = np.asarray(reward_advantages(method, np.asarray(returns, np.float32), np.asarray(ids, np.int32)))
+    return {place: wanted.weight * float(value) for place, value in zip(turns, found, strict=True)}
 
 
 def _every_turn(method: Method, note: Note | None) -> bool:
@@ -63,9 +86,14 @@ def _hint(note: Note, annotation: Annotation | None) -> str | None:
 
 
 def batch_rows(
-    rows: Sequence[Row], *, length: int, aggregation: Aggregation = "token_mean"
+    rows: Sequence[Row], *, length: int, aggregation: Aggregation = "token_mean", constant: float = 1.0
 ) -> tuple[TokenBatch, Packed]:
     """Packs the plain contexts and responses of `rows` into token rows of `length`.
+
+    Args:
+        rows: responses with their contexts.
+        length: tokens of a packed row.
+        aggregation, constant: what each token counts for, see `losses.surrogate.aggregate`.
 
     Returns:
         The batch, advantages and log-probs still 0, and the packing that maps rows to tokens.
@@ -75,7 +103,7 @@ def batch_rows(
     batch = TokenBatch(
         packed.tokens, packed.positions, packed.subtree_end, packed.parent,
         mask=packed.scatter([True] * len(rows), bool),
-        weights=packed.scatter(token_shares(rows, aggregation)),
+        weights=packed.scatter(token_shares(rows, aggregation, constant)),
         advantages=zeros,
         reward_advantages=packed.scatter([row.reward_advantage for row in rows]),
         old_log_probs=zeros,
@@ -88,10 +116,20 @@ def batch_rows(
     return batch, packed
 
 
-def token_shares(rows: Sequence[Row], aggregation: Aggregation) -> list[float]:
-    """What each token of each row counts for in the loss of a batch of `rows`."""
+def token_shares(rows: Sequence[Row], aggregation: Aggregation, constant: float = 1.0) -> list[float]:
+    """What each token of each row counts for in the loss of a batch of `rows`.
+
+    Raises:
+        ValueError: unknown `aggregation`.
+    """
     sizes = [len(row.response_ids) for row in rows]
-    return [1 / sum(sizes) if aggregation == "token_mean" else 1 / (n * len(sizes)) for n in sizes]
+    if aggregation == "token_mean":
+        return [1 / sum(sizes)] * len(sizes)
+    if aggregation == "sequence_mean":
+        return [1 / (size * len(sizes)) for size in sizes]
+    if aggregation == "constant":
+        return [1 / (constant * len(sizes))] * len(sizes)
+    raise ValueError(f'aggregation is {aggregation!r}; expected "token_mean", "sequence_mean" or "constant"')
 
 
 def divergence_batch(
@@ -101,6 +139,7 @@ def divergence_batch(
     *,
     length: int,
     aggregation: Aggregation = "token_mean",
+    constant: float = 1.0,
 ) -> DivergenceBatch | None:
     """The rows that `divergence` is taken on, with the teacher's hidden states.
 
@@ -109,14 +148,14 @@ def divergence_batch(
         rows: all rows of the update, whose number of tokens sets the scale.
         divergence: which rows, and the view that makes the teacher.
         length: tokens of a packed row.
-        aggregation: as in `batch_rows`.
+        aggregation, constant: as in `batch_rows`.
 
     Returns:
         None if there are no such rows.
     """
     chosen = [
         (row, share * divergence.weight)
-        for row, share in zip(rows, token_shares(rows, aggregation), strict=True)
+        for row, share in zip(rows, token_shares(rows, aggregation, constant), strict=True)
         if row.kind == divergence.rows and divergence.view in row.views
     ]
     if not chosen:

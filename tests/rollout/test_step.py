@@ -16,9 +16,9 @@ from pivotopd_jax.learner.learner import DivergenceTerm, Learner, UpdateOptions,
 from pivotopd_jax.methods import make_method
 from pivotopd_jax.methods.method import Annotation, Recovery
 from pivotopd_jax.models.qwen3 import apply, compute_logits
-from pivotopd_jax.prompts.hints import action_hint
+from pivotopd_jax.prompts.hints import REFLECTION, action_hint
 from pivotopd_jax.prompts.prompter import PrivilegedPrompt
-from pivotopd_jax.records import PLAIN
+from pivotopd_jax.records import PLAIN, Row
 from pivotopd_jax.rollout.annotate import annotate
 from pivotopd_jax.rollout.collect import fresh_starts, play
 from pivotopd_jax.rollout.extend import extend
@@ -30,7 +30,7 @@ KNOBS = ConfigDict(
     {
         "normalization": "mean_std", "max_actions": 5, "recovery_depth": 1, "recovery_limit": 64,
         "recovery_mode": "clipped_advantage", "recovery_weight": 1.0, "recovery_clip": 5.0,
-        "preventive_weight": 0.5, "lesson_weight": 0.0,
+        "preventive_weight": 0.5, "lesson_weight": 0.0, "step_weight": 0.5, "discount": 0.5,
     }
 )  # fmt: skip
 LENGTH = 256
@@ -281,6 +281,47 @@ def test_no_recovery_rows_make_no_divergence(toy):
 def test_an_unknown_recovery_mode_is_refused():
     with pytest.raises(ValueError, match="'nope'; choose one of clipped_advantage, exact_forward_kl, reverse_kl"):
         make_method("pivotopd", ConfigDict({**KNOBS, "recovery_mode": "nope"}))
+
+
+def test_a_reflection_can_take_the_place_of_the_recovery_action(toy, wasteful):
+    rows, _, _ = recover(toy, wasteful, ["<action>left</action>"], hint="reflection")
+    expected = toy.prompter.context(wasteful.turns[:2], wasteful.turns[2].observation, REFLECTION)
+    np.testing.assert_array_equal(rows[0].views["hinted"], expected)
+
+
+def test_dapo_drops_groups_that_all_score_the_same(toy):
+    won, lost = group(toy)
+    again = replace(lost, group=1)
+    kept = {}
+    for name in ("dapo", "grpo"):
+        rows = rollout_rows([won, lost, again, again], [], make_method(name, KNOBS), toy.prompter)
+        kept[name] = {row.trajectory for row in rows}
+    assert kept == {"dapo": {0, 1}, "grpo": {0, 1, 2, 3}}
+
+
+def test_gigpo_compares_turns_that_started_alike(toy):
+    won, lost = group(toy)  # won in 4 turns: cells 0 1 2 1; lost in 3: cells 0 1 2
+    plain = [row.reward_advantage for row in rollout_rows([won, lost], [], make_method("grpo", KNOBS), toy.prompter)]
+    both = [row.reward_advantage for row in rollout_rows([won, lost], [], make_method("gigpo", KNOBS), toy.prompter)]
+    # Returns γ^(turns to come) with γ = 1/2 by cell: 0: 1/8, 0. 1: 1/4, 1 (came back), 0. 2: 1/2, 0.
+    cells = {0: [1 / 8, 0], 1: [1 / 4, 1, 0], 2: [1 / 2, 0]}
+    score = {c: [(v - np.mean(r)) / (np.std(r, ddof=1) + 1e-6) for v in r] for c, r in cells.items()}
+    expected = [score[0][0], score[1][0], score[2][0], score[1][1], score[0][1], score[1][2], score[2][1]]
+    np.testing.assert_allclose(np.subtract(both, plain), 0.5 * np.asarray(expected), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "share"),
+    [("token_mean", [1 / 5, 1 / 5]), ("sequence_mean", [1 / 4, 1 / 6]), ("constant", [1 / 20, 1 / 20])],
+)
+def test_what_a_token_counts_for(aggregation, share):
+    ids = np.arange(1, 9, dtype=np.int32)
+    rows = [Row("rollout", i, 0, 0, ids, ids[:size]) for i, size in enumerate((2, 3))]
+    batch, packed = batch_rows(rows, length=32, aggregation=aggregation, constant=10)
+    for weights, expected in zip(packed.gather(batch.weights), share, strict=True):
+        np.testing.assert_allclose(weights, expected, rtol=1e-6)
+    with pytest.raises(ValueError, match="aggregation is 'nope'; expected \"token_mean\""):
+        batch_rows(rows, length=32, aggregation="nope")  # type: ignore[arg-type]
 
 
 def test_recovery_rows_enter_no_group_statistic(toy):

@@ -1,0 +1,56 @@
+"""The space of methods as a table, read off the definitions."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from rich.table import Table
+
+from pivotopd_jax.methods import METHODS
+from pivotopd_jax.methods.method import Method
+
+
+def methods_table(knobs: Any) -> Table:
+    """One row a method, one column a stage; `knobs` as in `config.knobs`."""
+    table = Table(title="methods")
+    for column in ("method", "what it is", "annotate", "extend", "score under", "shape and update"):
+        table.add_column(column, overflow="fold")
+    table.show_lines = True
+    for name, make in METHODS.items():
+        method = make(knobs)
+        views = ", ".join(("plain", *method.views))
+        table.add_row(name, inspect.getdoc(make), _annotate(method), _extend(method), views, _shape(method))
+    return table
+
+
+def _annotate(method: Method) -> str:
+    chosen = method.annotation
+    if chosen is None:
+        return "–"
+    count = "" if chosen.turns == "every" else f", m = {chosen.max_actions}"
+    return f"{chosen.turns} turns{count}, {chosen.hint.replace('_', ' ')}"
+
+
+def _extend(method: Method) -> str:
+    chosen = method.extension
+    if chosen is None:
+        return "–"
+    return f"K = {chosen.depth}, {chosen.sampler} sampler, {chosen.hint.replace('_', ' ')}, at most {chosen.limit}"
+
+
+def _shape(method: Method) -> str:
+    parts = [f"A_RL by {method.normalization}"]
+    if keywords := getattr(method.shape, "keywords", None):
+        parts.append(", ".join(f"{key} {value:g}" for key, value in keywords.items()))
+    if method.step_advantage:
+        parts.append(f"step advantage × {method.step_advantage.weight:g}, γ = {method.step_advantage.discount:g}")
+    if method.divergence:
+        term = method.divergence
+        parts.append(f"{term.function.__name__} × {term.weight:g} on {term.rows} rows")
+    if not method.uniform_groups:
+        parts.append("groups of equal scores dropped")
+    parts += [f"{key} {value:g}" for key, value in method.update.items()]
+    if method.aggregation:
+        parts.append(method.aggregation)
+    return "; ".join(parts)
