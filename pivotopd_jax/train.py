@@ -16,8 +16,10 @@ from pivotopd_jax.learner.learner import DivergenceTerm, TrainState
 from pivotopd_jax.recording import Recorder
 from pivotopd_jax.records import PLAIN, Note, Row, Task, TokenBatch, Trajectory
 from pivotopd_jax.rollout.annotate import annotate
+from pivotopd_jax.rollout.behaviours import make_actor
 from pivotopd_jax.rollout.collect import fresh_starts, play, request_seed
 from pivotopd_jax.rollout.extend import extend
+from pivotopd_jax.rollout.label import label
 from pivotopd_jax.rollout.rows import batch_rows, divergence_batch, rollout_rows, score_views
 from pivotopd_jax.run import Run, configuration_record, make_run
 
@@ -58,7 +60,12 @@ def train_step(run: Run, state: TrainState, step: int, recorder: Recorder) -> tu
     with recorder.stage("collect"):
         tasks = step_tasks(run, step)
         starts = fresh_starts(run.world, run.prompter, tasks, rollouts=config.rollouts, max_turns=config.max_turns)
-        trajectories = play(run.policy, starts, temperature=config.temperature, seed=seed, concurrency=run.policy.slots)
+        actor = make_actor(
+            run.method.behaviour, run.teacher, step=step, steps=config.steps, max_turns=config.max_turns, seed=seed
+        )
+        trajectories = play(
+            run.policy, starts, temperature=config.temperature, seed=seed, concurrency=run.policy.slots, actor=actor
+        )
     with recorder.stage("annotate"):
         notes = annotate(run.teacher, trajectories, run.method.annotation, seed=seed)
     with recorder.stage("extend"):
@@ -66,7 +73,8 @@ def train_step(run: Run, state: TrainState, step: int, recorder: Recorder) -> tu
             run.policy, run.teacher, run.world, run.prompter, trajectories, notes, run.method.extension,
             temperature=config.temperature, seed=seed,
         )  # fmt: skip
-    rows = rollout_rows(trajectories, notes, run.method, run.prompter) + extra
+        labelled = label(run.teacher, run.prompter, trajectories, run.method.labels)
+    rows = rollout_rows(trajectories, notes, run.method, run.prompter) + extra + labelled
     assert_unprivileged(run, rows, trajectories)
     with recorder.stage("score"):
         chunks = mini_batches(run, rows, len(trajectories), seed)

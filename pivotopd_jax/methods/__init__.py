@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pivotopd_jax.methods.grpo import dapo, dr_grpo, gigpo, grpo
+from pivotopd_jax.methods.imitation import aggrevate, dagger, sft
 from pivotopd_jax.methods.method import Method
 from pivotopd_jax.methods.pivotopd import (
     exact_recovery,
@@ -21,6 +22,7 @@ from pivotopd_jax.methods.pivotopd import (
 METHODS: Mapping[str, Callable[[Any], Method]] = {
     method.__name__: method
     for method in (
+        sft, dagger, aggrevate,
         grpo, dapo, dr_grpo, gigpo,
         opsd,
         pivotopd, preventive_only, recovery_only, random_turns, hints_without_gold, reverse_kl_recovery, exact_recovery,

@@ -22,6 +22,37 @@ Hint = Literal["gold_action", "reflection"]
 
 
 @dataclass(frozen=True)
+class Behaviour:
+    """Who acts while trajectories are collected.
+
+    A run is divided into `iterations` of equal length, and `share` says of each, counted from 1, how much is the
+    teacher's ("mixture") or at most the student's ("switch").
+
+    Attributes:
+        actor: "student"; "expert", the teacher at every turn; "mixture", each turn the teacher's with probability
+            `share`; "switch", the student's for κ turns and the teacher's from there on, κ uniform over 0 .. `share` ·
+            turn limit.
+        share: (iteration) → [0, 1].
+        iterations: of a run.
+    """
+
+    actor: Literal["student", "expert", "mixture", "switch"] = "student"
+    share: Callable[[int], float] = field(default=lambda iteration: 1.0)
+    iterations: int = 1
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Rows that a teacher's action is the response of, at the states that were visited.
+
+    Attributes:
+        turns: "every" visited state, or only those where the "teacher" acted.
+    """
+
+    turns: Literal["every", "teacher"] = "every"
+
+
+@dataclass(frozen=True)
 class Annotation:
     """What the teacher reads and which turns it marks.
 
@@ -90,8 +121,11 @@ class Method:
     Attributes:
         name: as in `--config.method=`.
         shape: turns scores into advantages.
+        behaviour: who acts while trajectories are collected.
         annotation: None if no teacher reads the trajectories.
-        extension: None for no extra rows.
+        extension: None for no recovery rows.
+        labels: None for no rows of the teacher's actions.
+        rollouts: what was played is trained on.
         views: contexts besides the plain one under which responses are scored by the frozen student.
         divergence: None for a loss of advantages only.
         normalization: of A_RL, see `losses.advantages.group_advantages`.
@@ -103,14 +137,17 @@ class Method:
 
     name: str
     shape: Shape
+    behaviour: Behaviour = Behaviour()
     annotation: Annotation | None = None
     extension: Recovery | None = None
+    labels: Labels | None = None
+    rollouts: bool = True
     views: tuple[View, ...] = ()
     divergence: Divergence | None = None
     normalization: Literal["mean_std", "mean"] = "mean_std"
     step_advantage: StepAdvantage | None = None
     uniform_groups: bool = True
-    update: Mapping[str, float] = field(default_factory=dict)
+    update: Mapping[str, Any] = field(default_factory=dict)
     aggregation: Aggregation | None = None
 
 

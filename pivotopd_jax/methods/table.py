@@ -14,14 +14,24 @@ from pivotopd_jax.methods.method import Method
 def methods_table(knobs: Any) -> Table:
     """One row a method, one column a stage; `knobs` as in `config.knobs`."""
     table = Table(title="methods")
-    for column in ("method", "what it is", "annotate", "extend", "score under", "shape and update"):
+    for column in ("method", "what it is", "collect", "annotate", "extend", "score under", "shape and update"):
         table.add_column(column, overflow="fold")
     table.show_lines = True
     for name, make in METHODS.items():
         method = make(knobs)
         views = ", ".join(("plain", *method.views))
-        table.add_row(name, inspect.getdoc(make), _annotate(method), _extend(method), views, _shape(method))
+        table.add_row(
+            name, inspect.getdoc(make), _collect(method), _annotate(method), _extend(method), views, _shape(method)
+        )
     return table
+
+
+def _collect(method: Method) -> str:
+    behaviour = method.behaviour
+    if behaviour.actor in ("student", "expert"):
+        return behaviour.actor
+    shares = [behaviour.share(i) for i in range(1, behaviour.iterations + 1)]
+    return f"{behaviour.actor}, " + " ".join(f"{share:g}" for share in shares)
 
 
 def _annotate(method: Method) -> str:
@@ -34,13 +44,15 @@ def _annotate(method: Method) -> str:
 
 def _extend(method: Method) -> str:
     chosen = method.extension
+    if method.labels:
+        return f"labels at {method.labels.turns} turns"
     if chosen is None:
         return "–"
     return f"K = {chosen.depth}, {chosen.sampler} sampler, {chosen.hint.replace('_', ' ')}, at most {chosen.limit}"
 
 
 def _shape(method: Method) -> str:
-    parts = [f"A_RL by {method.normalization}"]
+    parts = [f"A_RL by {method.normalization}"] if method.rollouts else []
     if keywords := getattr(method.shape, "keywords", None):
         parts.append(", ".join(f"{key} {value:g}" for key, value in keywords.items()))
     if method.step_advantage:
@@ -50,7 +62,7 @@ def _shape(method: Method) -> str:
         parts.append(f"{term.function.__name__} × {term.weight:g} on {term.rows} rows")
     if not method.uniform_groups:
         parts.append("groups of equal scores dropped")
-    parts += [f"{key} {value:g}" for key, value in method.update.items()]
+    parts += [f"{key} {value}" for key, value in method.update.items()]
     if method.aggregation:
         parts.append(method.aggregation)
     return "; ".join(parts)

@@ -12,16 +12,16 @@ from pivotopd_jax.records import Task, Trajectory
 from pivotopd_jax.rollout.episode import Episode
 from pivotopd_jax.sampling.policy import Policy, Request
 
-Behaviour = Callable[[Episode], str | None]
-"""Who acts at this turn: an action that a teacher forces, or None to let the student speak."""
+Actor = Callable[[int, Episode], str | None]
+"""Who acts at this turn of the episode with this index: an action that a teacher forces, or None for the student."""
 
 Start = Callable[[], Episode]
 """Makes an episode when there is room for it."""
 
 
-def student(episode: Episode) -> str | None:
+def student(index: int, episode: Episode) -> str | None:
     """The student acts at every turn."""
-    del episode
+    del index, episode
     return None
 
 
@@ -37,18 +37,18 @@ def play(
     temperature: float,
     seed: int,
     concurrency: int,
-    behaviour: Behaviour = student,
+    actor: Actor = student,
     on_finish: Callable[[Trajectory], None] = lambda _: None,
 ) -> list[Trajectory]:
     """Plays every start to its end.
 
     Args:
-        policy: samples the student's responses; None if the behaviour never lets the student speak.
+        policy: samples the student's responses; None if the actor never lets the student speak.
         starts: one a trajectory; each is called when its episode begins.
         temperature: of sampling; 0 is greedy.
         seed: fixes all samples, whatever `concurrency` is.
         concurrency: episodes alive at once; a finished one makes room for the next.
-        behaviour: who acts.
+        actor: who acts.
         on_finish: told of every finished trajectory, in order of finishing.
 
     Returns:
@@ -61,9 +61,9 @@ def play(
         while waiting and len(alive) < concurrency:
             index, start = waiting.pop()
             alive[index] = start()
-        speaking = {i: e for i, e in alive.items() if not e.finished and not _forced(e, behaviour)}
+        speaking = {i: e for i, e in alive.items() if not e.finished and not _forced(i, e, actor)}
         if speaking:
-            assert policy is not None, "this behaviour lets the student speak; a policy is needed"
+            assert policy is not None, "this actor lets the student speak; a policy is needed"
             _speak(policy, speaking, temperature, seed)
         for index in [i for i, episode in alive.items() if episode.finished]:
             done[index] = alive.pop(index).trajectory()
@@ -71,10 +71,10 @@ def play(
     return [done[i] for i in range(len(starts))]
 
 
-def _forced(episode: Episode, behaviour: Behaviour) -> bool:
+def _forced(index: int, episode: Episode, actor: Actor) -> bool:
     """Plays forced actions until the student is to speak or the episode ends; says whether it ended."""
     while not episode.finished:
-        action = behaviour(episode)
+        action = actor(index, episode)
         if action is None:
             return False
         episode.force(action)

@@ -18,7 +18,9 @@ from pivotopd_jax.rollout.packing import Packed, Scored, pack
 def rollout_rows(
     trajectories: Sequence[Trajectory], notes: Sequence[Note], method: Method, prompter: Prompter
 ) -> list[Row]:
-    """One row for each turn the student played, with the views its notes call for."""
+    """One row for each turn the student played, with the views its notes call for; none if the method wants none."""
+    if not method.rollouts:
+        return []
     returns = np.asarray([t.score for t in trajectories], np.float32)
     groups = np.asarray([t.group for t in trajectories], np.int32)
     advantages = np.asarray(reward_advantages(method, returns, groups))
@@ -29,6 +31,8 @@ def rollout_rows(
         if not method.uniform_groups and not np.any(advantages[groups == trajectory.group]):
             continue
         for turn, played in enumerate(trajectory.turns):
+            if played.actor != "student":
+                continue
             note = noted.get((index, turn))
             views = _views(trajectory, turn, note, method, prompter) if note else {}
             advantage = float(advantages[index]) + added.get((index, turn), 0.0)

@@ -35,7 +35,7 @@ def test_ids_of_a_transcript_are_those_that_were_sampled(toy):
 def test_a_forced_episode(toy):
     script = iter(["right", "left", "grab", "right", "right", "grab"])
     starts = fresh_starts(toy.world, toy.prompter, toy.world.tasks("train")[2:3], rollouts=1, max_turns=9)
-    (trajectory,) = play(None, starts, concurrency=1, behaviour=lambda episode: next(script), **SEEDED)
+    (trajectory,) = play(None, starts, concurrency=1, actor=lambda index, episode: next(script), **SEEDED)
     assert trajectory.won
     assert trajectory.score == 1.0
     assert [turn.accepted for turn in trajectory.turns] == [True, True, False, True, True, True]
@@ -47,11 +47,11 @@ def test_a_forced_episode(toy):
 def test_resuming_goes_on_where_the_trajectory_stood(toy):
     script = iter(["right", "right", "left"])
     starts = fresh_starts(toy.world, toy.prompter, toy.world.tasks("train")[2:3], rollouts=1, max_turns=3)
-    (trajectory,) = play(None, starts, concurrency=1, behaviour=lambda episode: next(script), **SEEDED)
+    (trajectory,) = play(None, starts, concurrency=1, actor=lambda index, episode: next(script), **SEEDED)
     assert not trajectory.won
     more = iter(["grab"])
     starts = resumed_starts(toy.world, toy.prompter, [(trajectory, 1)], max_turns=3)
-    (resumed,) = play(None, starts, concurrency=1, behaviour=lambda episode: next(more), **SEEDED)
+    (resumed,) = play(None, starts, concurrency=1, actor=lambda index, episode: next(more), **SEEDED)
     assert resumed.won
     assert [turn.action for turn in resumed.turns] == ["right", "right", "grab"]
     np.testing.assert_array_equal(resumed.turns[2].context_ids, trajectory.turns[2].context_ids)

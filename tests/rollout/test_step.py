@@ -37,11 +37,12 @@ LENGTH = 256
 
 
 def forced(toy, actions: list[str], prize: int = 1, max_turns: int = 9):
-    script = iter(actions)
+    """What a student did who said `actions`."""
+    policy = Scripted(toy.prompter.chat, [f"<action>{action}</action>" for action in actions])
     starts = fresh_starts(
         toy.world, toy.prompter, toy.world.tasks("train")[prize : prize + 1], rollouts=1, max_turns=max_turns
     )
-    return play(None, starts, temperature=1.0, seed=0, concurrency=1, behaviour=lambda episode: next(script))[0]
+    return play(policy, starts, temperature=1.0, seed=0, concurrency=1)[0]
 
 
 @pytest.fixture

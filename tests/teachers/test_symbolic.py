@@ -23,7 +23,7 @@ def played(prize: int, *actions: str) -> Trajectory:
         CorridorWorld(), PROMPTER, [Task("t", "near", (prize, 8))], rollouts=1, max_turns=len(actions)
     )
     return play(
-        None, starts, temperature=1, seed=0, concurrency=1, behaviour=lambda episode: actions[len(episode.turns)]
+        None, starts, temperature=1, seed=0, concurrency=1, actor=lambda index, episode: actions[len(episode.turns)]
     )[0]  # fmt: skip
 
 

@@ -1,0 +1,49 @@
+"""Who acts at each turn of a step's episodes, as a method's behaviour says."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pivotopd_jax.methods.method import Behaviour
+from pivotopd_jax.rollout.collect import Actor, request_seed, student
+from pivotopd_jax.rollout.episode import Episode
+from pivotopd_jax.teachers.protocol import Situation, Teacher
+from pivotopd_jax.teachers.resolve import resolve_action
+
+
+def iteration_of(step: int, steps: int, iterations: int) -> int:
+    """The iteration, counted from 1, that `step` of `steps` belongs to."""
+    return 1 + step * iterations // steps
+
+
+def make_actor(behaviour: Behaviour, teacher: Teacher, *, step: int, steps: int, max_turns: int, seed: int) -> Actor:
+    """The actor of one step.
+
+    Args:
+        behaviour: of the method.
+        teacher: acts where the student does not; where it names nothing that can be done, the student acts.
+        step, steps: the present step and their number.
+        max_turns: turn limit of an episode.
+        seed: fixes all draws.
+    """
+    if behaviour.actor == "student":
+        return student
+    share = behaviour.share(iteration_of(step, steps, behaviour.iterations))
+
+    def teacher_acts(index: int, turn: int) -> bool:
+        if behaviour.actor == "mixture":
+            return np.random.default_rng(request_seed(seed, index, turn)).random() < share
+        if behaviour.actor == "switch":
+            return turn >= np.random.default_rng(request_seed(seed, index)).integers(int(share * max_turns) + 1)
+        return True
+
+    def actor(index: int, episode: Episode) -> str | None:
+        return teacher_action(teacher, episode) if teacher_acts(index, len(episode.turns)) else None
+
+    return actor
+
+
+def teacher_action(teacher: Teacher, episode: Episode) -> str | None:
+    """What the teacher would do now, as an admissible action; None if it names none."""
+    (named,) = teacher.recovery_actions([Situation(episode.observation, episode.turns, episode.snapshot)])
+    return resolve_action(named, episode.observation.admissible) if named else None

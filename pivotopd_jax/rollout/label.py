@@ -1,0 +1,43 @@
+"""Rows of what a teacher would have done at the states that were visited."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pivotopd_jax.methods.method import Labels
+from pivotopd_jax.prompts.actions import format_action
+from pivotopd_jax.prompts.prompter import Prompter
+from pivotopd_jax.records import Row, Trajectory
+from pivotopd_jax.teachers.protocol import Situation, Teacher
+from pivotopd_jax.teachers.resolve import resolve_action
+
+
+def label(teacher: Teacher, prompter: Prompter, trajectories: Sequence[Trajectory], labels: Labels | None) -> list[Row]:
+    """One row for each visited state that `labels` asks for and the teacher names a possible action at.
+
+    The response is the shortest one that carries the action out.
+    """
+    if labels is None:
+        return []
+    places = [
+        (index, turn)
+        for index, trajectory in enumerate(trajectories)
+        for turn, played in enumerate(trajectory.turns)
+        if labels.turns == "every" or played.actor == "teacher"
+    ]
+    situations = [_situation(trajectories[index], turn) for index, turn in places]
+    rows = []
+    named = teacher.recovery_actions(situations)
+    for (index, turn), situation, action in zip(places, situations, named, strict=True):
+        resolved = resolve_action(action, situation.observation.admissible) if action else None
+        if resolved is None:
+            continue
+        ids = prompter.chat.encode(format_action(resolved) + prompter.chat.template.end)
+        trajectory = trajectories[index]
+        rows.append(Row("label", index, trajectory.group, turn, trajectory.turns[turn].context_ids, ids))
+    return rows
+
+
+def _situation(trajectory: Trajectory, turn: int) -> Situation:
+    played = trajectory.turns[turn]
+    return Situation(played.observation, trajectory.turns[:turn], played.snapshot)
