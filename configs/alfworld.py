@@ -55,6 +55,7 @@ def _paper() -> Any:
     c.teacher.kind = "symbolic"
     c.teacher.report_knowledge = "hindsight"  # "oracle", "expert" or "hindsight"
     c.teacher.recovery_knowledge = "expert"  # "oracle" or "expert"
+    c.teacher.model = ""  # external teacher that scores tokens: a directory, a hub id, or "mini"
     c.teacher.error_rate = 0.0  # share of named actions replaced by random ones
 
     c.knobs = ConfigDict()  # what methods/ read
@@ -67,6 +68,10 @@ def _paper() -> Any:
     c.knobs.recovery_clip = 5.0  # δ, nats
     c.knobs.preventive_weight = 0.001
     c.knobs.lesson_weight = 0.001
+    c.knobs.full_vocabulary = False  # opd: exact reverse KL in place of the sampled one
+    c.knobs.student_share = 1.0  # gkd: λ, share of episodes that the student plays
+    c.knobs.beta = 0.5  # gkd: 0 is KL(teacher ‖ student), 1 KL(student ‖ teacher)
+    c.knobs.turn_cap = 1.2  # sod: greatest weight of a turn
     c.knobs.step_weight = 1.0  # gigpo: of the step advantage beside A_RL
     c.knobs.discount = 0.95  # γ of the step advantage
 
@@ -141,6 +146,7 @@ def _mini(c: Any) -> Any:
     c.evaluate.tasks = 128
     c.evaluate.final_tasks = 256
 
+    c.teacher.model = "mini"  # made like the student, but without careless demonstrations
     c.mini = ConfigDict()  # how the mini student is made; see pivotopd_jax/warmstart.py
     c.mini.games = 8500
     c.mini.epochs = 1

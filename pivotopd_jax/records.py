@@ -15,6 +15,8 @@ View = str
 """Name of a context under which the same response is scored: "plain", "reference", "hinted", "lesson", ..."""
 
 PLAIN: View = "plain"
+TEACHER: View = "teacher"
+"""The plain context under an external teacher's parameters."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
+from ml_collections import ConfigDict
 
 from pivotopd_jax import warmstart
 from pivotopd_jax.envs.protocol import World
@@ -24,6 +25,19 @@ from pivotopd_jax.worlds import make_world
 
 
 @dataclass(frozen=True, eq=False)
+class TeacherModel:
+    """An external teacher: a model that scores what the student said.
+
+    Attributes:
+        learner: scores; never updates.
+        params: of the teacher.
+    """
+
+    learner: Learner
+    params: Any
+
+
+@dataclass(frozen=True, eq=False)
 class Run:
     """The fixed parts of a run.
 
@@ -37,6 +51,7 @@ class Run:
         learner: scores and updates.
         reference: parameters before training.
         model_config: sizes of the student.
+        teacher_model: the external teacher, if the method needs one.
     """
 
     config: Any
@@ -48,6 +63,7 @@ class Run:
     learner: Learner
     reference: Any
     model_config: Any
+    teacher_model: TeacherModel | None = None
 
 
 def make_run(config: Any, directory: Path, report: warmstart.Report = print) -> Run:
@@ -74,17 +90,30 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = print) -> 
     )  # fmt: skip
     settings = {key: ppo[key] for key in ("clip_low", "clip_high", "kl_coefficient", "kl_on_recovery")}
     options = UpdateOptions(**{**settings, **method.update})
-    learner = Learner(
-        graphdef, optimizer, make_mesh(config.learner.fsdp, config.learner.tensor),
-        micro_batch_tokens=config.learner.micro_batch_tokens, options=options, remat=config.learner.remat,
-    )  # fmt: skip
+
+    def make_learner(graphdef: Any) -> Learner:
+        return Learner(
+            graphdef, optimizer, make_mesh(config.learner.fsdp, config.learner.tensor),
+            micro_batch_tokens=config.learner.micro_batch_tokens, options=options, remat=config.learner.remat,
+        )  # fmt: skip
+
     policy = Sampler(
         model_config, graphdef, params, slots=config.sampler.slots, capacity=config.prompt.prompt_tokens,
         max_new=config.prompt.response_tokens, end_ids=sorted(prompter.chat.end_ids), chunk=config.sampler.chunk,
         dtype=jnp.dtype(config.learner.dtype),
     )  # fmt: skip
     teacher = make_teacher(config.teacher, world, config.seed)
-    return Run(config, world, prompter, method, teacher, policy, learner, params, model_config)
+    scoring = None
+    if method.needs_teacher_model:
+        found = teacher_directory(config, wording, directory, report)
+        _, teacher_graphdef, teacher_params, other = huggingface.load(found, dtype=jnp.dtype(config.learner.dtype))
+        if other.get_vocab() != tokenizer.get_vocab():
+            raise ValueError(
+                f"the external teacher {found} has another vocabulary than the student {student}; a method that scores "
+                "tokens needs one that splits text into the same tokens"
+            )
+        scoring = TeacherModel(make_learner(teacher_graphdef), teacher_params)
+    return Run(config, world, prompter, method, teacher, policy, make_learner(graphdef), params, model_config, scoring)
 
 
 def check_decay(config: Any) -> None:
@@ -124,6 +153,24 @@ def student_directory(config: Any, wording: Wording, directory: Path, report: wa
         return config.student
     cache = directory.parent / "students"
     return str(warmstart.mini_student(config, wording, lambda options: make_world(options)[0], cache, report))
+
+
+def teacher_directory(config: Any, wording: Wording, directory: Path, report: warmstart.Report) -> str:
+    """Where the external teacher lies; a mini one is the mini student, warmed up without careless demonstrations.
+
+    Raises:
+        ValueError: the method needs one and the configuration names none.
+    """
+    if not config.teacher.model:
+        raise ValueError(
+            f"method {config.method!r} scores tokens with an external teacher; set config.teacher.model to a "
+            "directory, a hub id or 'mini'"
+        )
+    if config.teacher.model != "mini":
+        return config.teacher.model
+    careful = ConfigDict(config.to_dict())
+    careful.student, careful.mini.careless = "mini", 0.0
+    return student_directory(careful, wording, directory, report)
 
 
 def configuration_record(config: Any) -> dict[str, Any]:

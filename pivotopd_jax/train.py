@@ -14,9 +14,9 @@ from pivotopd_jax.evaluation.evaluate import Evaluation, evaluate, panel
 from pivotopd_jax.learner.checkpoints import Checkpoints, ConfigurationChanged
 from pivotopd_jax.learner.learner import DivergenceTerm, TrainState
 from pivotopd_jax.recording import Recorder
-from pivotopd_jax.records import PLAIN, Note, Row, Task, TokenBatch, Trajectory
+from pivotopd_jax.records import PLAIN, TEACHER, Note, Row, Task, TokenBatch, Trajectory
 from pivotopd_jax.rollout.annotate import annotate
-from pivotopd_jax.rollout.behaviours import make_actor
+from pivotopd_jax.rollout.behaviours import depth_of, make_actor
 from pivotopd_jax.rollout.collect import fresh_starts, play, request_seed
 from pivotopd_jax.rollout.extend import extend
 from pivotopd_jax.rollout.label import label
@@ -59,9 +59,10 @@ def train_step(run: Run, state: TrainState, step: int, recorder: Recorder) -> tu
     run.policy.load(state.params)
     with recorder.stage("collect"):
         tasks = step_tasks(run, step)
-        starts = fresh_starts(run.world, run.prompter, tasks, rollouts=config.rollouts, max_turns=config.max_turns)
+        depth = depth_of(run.method.behaviour, step, config.max_turns)
+        starts = fresh_starts(run.world, run.prompter, tasks, rollouts=config.rollouts, max_turns=depth)
         actor = make_actor(
-            run.method.behaviour, run.teacher, step=step, steps=config.steps, max_turns=config.max_turns, seed=seed
+            run.method.behaviour, run.teacher, starts, step=step, steps=config.steps, max_turns=depth, seed=seed
         )
         trajectories = play(
             run.policy, starts, temperature=config.temperature, seed=seed, concurrency=run.policy.slots, actor=actor
@@ -130,14 +131,17 @@ def shaped_batch(run: Run, state: TrainState, rows: Sequence[Row], *, only_updat
     """Packs rows, scores them under every view of θ₀ and the reference, and lets the method shape advantages.
 
     In the only update of a step θ is still θ₀: old log-probs are those of the update's own forward pass, and just the
-    rows with a privileged view are scored.
+    rows with a privileged view are scored. An external teacher scores all of them beside the student.
     """
-    length = run.config.learner.row_tokens
+    length, teacher = run.config.learner.row_tokens, run.teacher_model
+    by_teacher = TEACHER in run.method.views
     batch, packed = batch_rows(rows, length=length, **loss_shares(run))
     views = score_views(
-        lambda p: run.learner.score(state.params, p), rows, packed, run.method.views, length=length,
-        every_row=not only_update,
+        lambda p: run.learner.score(state.params, p), rows, packed,
+        [view for view in run.method.views if view != TEACHER], length=length, every_row=by_teacher or not only_update,
     )  # fmt: skip
+    if by_teacher and teacher is not None:
+        views[TEACHER] = teacher.learner.score(teacher.params, packed) * batch.mask
     batch = batch._replace(old_log_probs=views[PLAIN])
     if run.config.ppo.kl_coefficient:
         batch = batch._replace(reference_log_probs=run.learner.score(run.reference, packed) * batch.mask)
@@ -153,20 +157,23 @@ def loss_shares(run: Run) -> dict[str, Any]:
 
 
 def divergence_terms(run: Run, state: TrainState, chunks: Sequence[Sequence[Row]]) -> list[DivergenceTerm | None]:
-    """For each mini-batch the full-vocabulary term that the method asks for, with θ₀ as the teacher."""
+    """For each mini-batch the full-vocabulary term that the method asks for, taught by θ₀ or the external teacher."""
     wanted = run.method.divergence
     if wanted is None:
         return [None] * len(chunks)
-    # An update consumes the state's own parameters.
-    teacher = state.params if len(chunks) == 1 else jax.tree.map(jnp.copy, state.params)
+    if wanted.view == TEACHER and run.teacher_model is not None:
+        learner, teacher = run.teacher_model.learner, run.teacher_model.params
+    else:
+        # An update consumes the state's own parameters.
+        learner, teacher = run.learner, state.params if len(chunks) == 1 else jax.tree.map(jnp.copy, state.params)
     batches = [
         divergence_batch(
-            lambda packed: run.learner.hidden(teacher, packed), chunk, wanted,
+            lambda packed: learner.hidden(teacher, packed), chunk, wanted,
             length=run.config.learner.row_tokens, **loss_shares(run),
         )
         for chunk in chunks
     ]  # fmt: skip
-    return [batch and DivergenceTerm(batch, teacher, wanted.function) for batch in batches]
+    return [batch and DivergenceTerm(batch, learner.graphdef, teacher, wanted.function) for batch in batches]
 
 
 def assert_unprivileged(run: Run, rows: Sequence[Row], trajectories: Sequence[Trajectory]) -> None:

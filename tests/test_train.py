@@ -160,7 +160,8 @@ def test_a_comparison_keeps_its_finished_cells(place):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"method": "nope"}, "method 'nope' is not known; choose one of pivotopd"),
+        ({"method": "nope"}, "method 'nope' is not known; choose one of sft, dagger"),
+        ({"method": "opd", "teacher.model": ""}, "scores tokens with an external teacher; set config.teacher.model"),
         ({"world.name": "nope"}, "world 'nope' is not known"),
         ({"prompt.style": "nope"}, "expected 'windowed' or 'transcript'"),
         ({"knobs.recovery_mode": "nope"}, "recovery_mode is 'nope'; choose one of clipped_advantage"),

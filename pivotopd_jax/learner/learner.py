@@ -63,11 +63,12 @@ class DivergenceTerm(NamedTuple):
 
     Attributes:
         batch: responses with the teacher's hidden states.
-        teacher: parameters that made them, of the student's own structure.
+        graphdef, teacher: structure and parameters of the teacher that made them.
         function: (teacher's logits, student's logits) `[..., vocabulary]` → nats `[...]`.
     """
 
     batch: DivergenceBatch
+    graphdef: Any
     teacher: Any
     function: Callable[[Any, Any], Any]
 
@@ -142,6 +143,7 @@ def response_logits(graphdef: Any, params: Any, batch: Any, places: jax.Array, *
 def divergence_loss(
     graphdef: Any,
     params: Any,
+    teacher_graphdef: Any,
     teacher_params: Any,
     batch: DivergenceBatch,
     places: jax.Array,
@@ -151,10 +153,10 @@ def divergence_loss(
 ) -> jax.Array:
     """Σ w · divergence(teacher's logits, student's logits) over the response tokens of `batch`, in nats.
 
-    `teacher_params` are those that made `batch.teacher_hidden`; only their head is used, and no gradient reaches them.
+    The teacher is the one that made `batch.teacher_hidden`; only its head is used, and no gradient reaches it.
     """
     rows = jnp.arange(len(places))[:, None]
-    teacher = compute_logits(graphdef, teacher_params, batch.teacher_hidden.at[rows, places].get(mode="clip"))
+    teacher = compute_logits(teacher_graphdef, teacher_params, batch.teacher_hidden.at[rows, places].get(mode="clip"))
     student = response_logits(graphdef, params, batch, places, remat=remat)
     weights = batch.weights.at[rows, places].get(mode="fill", fill_value=0)
     return jnp.sum(weights * divergence(jax.lax.stop_gradient(teacher), student))
@@ -208,10 +210,16 @@ def _hidden(graphdef, params, batch, places) -> jax.Array:
     return jnp.zeros((*batch.tokens.shape, found.shape[-1]), found.dtype).at[rows, places].set(found, mode="drop")
 
 
-@partial(jax.jit, static_argnames=("graphdef", "divergence", "remat"), donate_argnames=("gradient",))
-def _accumulate_divergence(graphdef, params, teacher, gradient, batch: DivergenceBatch, places, divergence, remat):
+@partial(
+    jax.jit,
+    static_argnames=("graphdef", "teacher_graphdef", "divergence", "remat"),
+    donate_argnames=("gradient",),
+)
+def _accumulate_divergence(
+    graphdef, params, teacher_graphdef, teacher, gradient, batch: DivergenceBatch, places, divergence, remat
+):
     def loss(params):
-        return divergence_loss(graphdef, params, teacher, batch, places, divergence, remat=remat)
+        return divergence_loss(graphdef, params, teacher_graphdef, teacher, batch, places, divergence, remat=remat)
 
     value, new = jax.value_and_grad(loss)(params)
     return jax.tree.map(jnp.add, gradient, new), value
@@ -302,7 +310,7 @@ class Learner:
         value = 0.0
         for part in self._micro_batches(term.batch):
             gradient, loss = _accumulate_divergence(
-                self.graphdef, params, term.teacher, gradient, *part, term.function, self.remat
+                self.graphdef, params, term.graphdef, term.teacher, gradient, *part, term.function, self.remat
             )
             value += float(loss)
         return gradient, value

@@ -30,6 +30,11 @@ def kl_divergence(p_logits: chex.Array, q_logits: chex.Array) -> jax.Array:
     return jnp.sum(jnp.where(support, p, 0) * log_ratio, axis=-1)
 
 
+def reverse_kl(teacher_logits: chex.Array, student_logits: chex.Array) -> jax.Array:
+    """KL(student ‖ teacher) at each position, teacher first as in `jensen_shannon`; see `kl_divergence`."""
+    return kl_divergence(student_logits, teacher_logits)
+
+
 def jensen_shannon(teacher_logits: chex.Array, student_logits: chex.Array, *, beta: chex.Numeric) -> jax.Array:
     """Generalised Jensen–Shannon divergence at each position (GKD, arXiv 2306.13649, equation 1).
 
@@ -47,7 +52,7 @@ def jensen_shannon(teacher_logits: chex.Array, student_logits: chex.Array, *, be
     if beta == 0:
         return kl_divergence(teacher_logits, student_logits)
     if beta == 1:
-        return kl_divergence(student_logits, teacher_logits)
+        return reverse_kl(teacher_logits, student_logits)
     log_t, log_s = jax.nn.log_softmax(teacher_logits), jax.nn.log_softmax(student_logits)
     mixture = jnp.logaddexp(log_t + jnp.log(beta), log_s + jnp.log1p(-beta))
     return beta * kl_divergence(log_t, mixture) + (1 - beta) * kl_divergence(log_s, mixture)

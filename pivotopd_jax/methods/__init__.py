@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pivotopd_jax.methods.distillation import gkd, opd, sod, tcod_backward, tcod_forward
 from pivotopd_jax.methods.grpo import dapo, dr_grpo, gigpo, grpo
 from pivotopd_jax.methods.imitation import aggrevate, dagger, sft
 from pivotopd_jax.methods.method import Method
@@ -24,6 +25,7 @@ METHODS: Mapping[str, Callable[[Any], Method]] = {
     for method in (
         sft, dagger, aggrevate,
         grpo, dapo, dr_grpo, gigpo,
+        opd, gkd, sod, tcod_forward, tcod_backward,
         opsd,
         pivotopd, preventive_only, recovery_only, random_turns, hints_without_gold, reverse_kl_recovery, exact_recovery,
     )

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pivotopd_jax.losses.advantages import group_advantages
 from pivotopd_jax.losses.surrogate import Aggregation
-from pivotopd_jax.records import TokenBatch, View
+from pivotopd_jax.records import TEACHER, TokenBatch, View
 
 Shape = Callable[[TokenBatch, Mapping[View, Any]], Any]
 """(batch, log-probs `[rows, length]` by view) → advantages `[rows, length]`. Tokens without a view carry the plain
@@ -30,15 +30,19 @@ class Behaviour:
 
     Attributes:
         actor: "student"; "expert", the teacher at every turn; "mixture", each turn the teacher's with probability
-            `share`; "switch", the student's for κ turns and the teacher's from there on, κ uniform over 0 .. `share` ·
-            turn limit.
+            `share`; "episodes", each whole episode; "switch", the student's for κ turns and the teacher's from there
+            on, κ uniform over 0 .. `share` · turn limit; "prefix", the teacher's for the first turns.
         share: (iteration) → [0, 1].
         iterations: of a run.
+        depth: (step) → most turns of an episode; None for the turn limit.
+        prefix: (step, turns the teacher takes for the whole task) → how many of them it plays first.
     """
 
-    actor: Literal["student", "expert", "mixture", "switch"] = "student"
+    actor: Literal["student", "expert", "mixture", "episodes", "switch", "prefix"] = "student"
     share: Callable[[int], float] = field(default=lambda iteration: 1.0)
     iterations: int = 1
+    depth: Callable[[int], int] | None = None
+    prefix: Callable[[int, int], int] = field(default=lambda step, whole: 0)
 
 
 @dataclass(frozen=True)
@@ -91,13 +95,13 @@ class Divergence:
     Attributes:
         function: (teacher's logits, student's logits) `[..., vocabulary]` → nats `[...]`, see `losses.divergences`.
         weight: of each token, relative to the same token in the policy-gradient loss.
-        rows: kind of rows it is taken on.
-        view: the context that makes the frozen student the teacher.
+        rows: kinds of rows it is taken on.
+        view: what the teacher is: the frozen student in a privileged context, or the external "teacher".
     """
 
     function: Callable[[Any, Any], Any]
     weight: float
-    rows: Literal["rollout", "recovery"]
+    rows: tuple[Literal["rollout", "recovery", "label"], ...]
     view: View = "hinted"
 
 
@@ -126,7 +130,8 @@ class Method:
         extension: None for no recovery rows.
         labels: None for no rows of the teacher's actions.
         rollouts: what was played is trained on.
-        views: contexts besides the plain one under which responses are scored by the frozen student.
+        views: contexts besides the plain one under which responses are scored by the frozen student, and "teacher" for
+            the plain one under an external teacher.
         divergence: None for a loss of advantages only.
         normalization: of A_RL, see `losses.advantages.group_advantages`.
         step_advantage: None for one advantage a trajectory.
@@ -149,6 +154,11 @@ class Method:
     uniform_groups: bool = True
     update: Mapping[str, Any] = field(default_factory=dict)
     aggregation: Aggregation | None = None
+
+    @property
+    def needs_teacher_model(self) -> bool:
+        """An external teacher has to score."""
+        return TEACHER in self.views or (self.divergence is not None and self.divergence.view == TEACHER)
 
 
 def reward_advantages(method: Method, returns: Any, groups: Any) -> Any:

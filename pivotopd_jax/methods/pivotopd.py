@@ -171,7 +171,7 @@ def _recovery(knobs: Any, mode: str) -> dict[str, Any]:
     exact = _mode(mode).exact
     return {
         "extension": Recovery(knobs.recovery_depth, knobs.recovery_limit, _mode(mode).sampler),
-        "divergence": Divergence(kl_divergence, knobs.recovery_weight, "recovery") if exact else None,
+        "divergence": Divergence(kl_divergence, knobs.recovery_weight, ("recovery",)) if exact else None,
     }
 
 

@@ -28,6 +28,13 @@ def methods_table(knobs: Any) -> Table:
 
 def _collect(method: Method) -> str:
     behaviour = method.behaviour
+    if behaviour.depth:
+        return (
+            f"{behaviour.actor}, depth {' '.join(str(behaviour.depth(step)) for step in (0, 10, 20))} at step 0 10 20"
+        )
+    if behaviour.actor == "prefix":
+        lengths = " ".join(str(behaviour.prefix(step, 10)) for step in (0, 10, 20))
+        return f"expert prefix, {lengths} of 10 turns at step 0 10 20"
     if behaviour.actor in ("student", "expert"):
         return behaviour.actor
     shares = [behaviour.share(i) for i in range(1, behaviour.iterations + 1)]
@@ -59,7 +66,8 @@ def _shape(method: Method) -> str:
         parts.append(f"step advantage × {method.step_advantage.weight:g}, γ = {method.step_advantage.discount:g}")
     if method.divergence:
         term = method.divergence
-        parts.append(f"{term.function.__name__} × {term.weight:g} on {term.rows} rows")
+        name = getattr(term.function, "func", term.function).__name__
+        parts.append(f"{name} × {term.weight:g} on {' and '.join(term.rows)} rows, view {term.view}")
     if not method.uniform_groups:
         parts.append("groups of equal scores dropped")
     parts += [f"{key} {value}" for key, value in method.update.items()]

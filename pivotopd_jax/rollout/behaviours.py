@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache
+
 import numpy as np
 
 from pivotopd_jax.methods.method import Behaviour
-from pivotopd_jax.rollout.collect import Actor, request_seed, student
+from pivotopd_jax.rollout.collect import Actor, Start, request_seed, student
 from pivotopd_jax.rollout.episode import Episode
 from pivotopd_jax.teachers.protocol import Situation, Teacher
 from pivotopd_jax.teachers.resolve import resolve_action
@@ -16,12 +19,20 @@ def iteration_of(step: int, steps: int, iterations: int) -> int:
     return 1 + step * iterations // steps
 
 
-def make_actor(behaviour: Behaviour, teacher: Teacher, *, step: int, steps: int, max_turns: int, seed: int) -> Actor:
+def depth_of(behaviour: Behaviour, step: int, max_turns: int) -> int:
+    """Turn limit of the episodes of `step`."""
+    return max_turns if behaviour.depth is None else min(max_turns, behaviour.depth(step))
+
+
+def make_actor(
+    behaviour: Behaviour, teacher: Teacher, starts: Sequence[Start], *, step: int, steps: int, max_turns: int, seed: int
+) -> Actor:
     """The actor of one step.
 
     Args:
         behaviour: of the method.
         teacher: acts where the student does not; where it names nothing that can be done, the student acts.
+        starts: of the step's episodes.
         step, steps: the present step and their number.
         max_turns: turn limit of an episode.
         seed: fixes all draws.
@@ -30,9 +41,17 @@ def make_actor(behaviour: Behaviour, teacher: Teacher, *, step: int, steps: int,
         return student
     share = behaviour.share(iteration_of(step, steps, behaviour.iterations))
 
+    @cache
+    def whole(index: int) -> int:
+        return teacher_turns(teacher, starts[index])
+
     def teacher_acts(index: int, turn: int) -> bool:
         if behaviour.actor == "mixture":
             return np.random.default_rng(request_seed(seed, index, turn)).random() < share
+        if behaviour.actor == "episodes":
+            return np.random.default_rng(request_seed(seed, index)).random() < share
+        if behaviour.actor == "prefix":
+            return turn < behaviour.prefix(step, whole(index))
         if behaviour.actor == "switch":
             return turn >= np.random.default_rng(request_seed(seed, index)).integers(int(share * max_turns) + 1)
         return True
@@ -41,6 +60,14 @@ def make_actor(behaviour: Behaviour, teacher: Teacher, *, step: int, steps: int,
         return teacher_action(teacher, episode) if teacher_acts(index, len(episode.turns)) else None
 
     return actor
+
+
+def teacher_turns(teacher: Teacher, start: Start) -> int:
+    """How many turns the teacher takes from `start` to success, or to where it knows nothing more."""
+    episode = start()
+    while not episode.finished and (action := teacher_action(teacher, episode)) is not None:
+        episode.force(action)
+    return len(episode.turns)
 
 
 def teacher_action(teacher: Teacher, episode: Episode) -> str | None:

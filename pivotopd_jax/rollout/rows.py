@@ -11,7 +11,7 @@ from pivotopd_jax.losses.surrogate import Aggregation
 from pivotopd_jax.methods.method import Annotation, Divergence, Method, reward_advantages
 from pivotopd_jax.prompts.hints import REFLECTION, action_hint, lesson_hint
 from pivotopd_jax.prompts.prompter import Prompter
-from pivotopd_jax.records import PLAIN, DivergenceBatch, Note, Row, TokenBatch, Trajectory, View
+from pivotopd_jax.records import PLAIN, TEACHER, DivergenceBatch, Note, Row, TokenBatch, Trajectory, View
 from pivotopd_jax.rollout.packing import Packed, Scored, pack
 
 
@@ -160,13 +160,17 @@ def divergence_batch(
     chosen = [
         (row, share * divergence.weight)
         for row, share in zip(rows, token_shares(rows, aggregation, constant), strict=True)
-        if row.kind == divergence.rows and divergence.view in row.views
+        if row.kind in divergence.rows and (divergence.view == TEACHER or divergence.view in row.views)
     ]
     if not chosen:
         return None
     plain = pack([Scored(row.trajectory, row.context_ids, row.response_ids) for row, _ in chosen], length=length)
     seen = pack(
-        [Scored(row.trajectory, row.views[divergence.view], row.response_ids) for row, _ in chosen], length=length
+        [
+            Scored(row.trajectory, row.views.get(divergence.view, row.context_ids), row.response_ids)
+            for row, _ in chosen
+        ],
+        length=length,
     )
     states = seen.gather(hidden(seen))
     teacher_hidden = np.zeros((*plain.tokens.shape, states[0].shape[-1]), np.float32)

@@ -14,7 +14,7 @@ from pivotopd_jax.learner.learner import Learner, UpdateOptions, make_mesh, make
 from pivotopd_jax.methods import make_method
 from pivotopd_jax.methods.method import Behaviour, Labels, Method
 from pivotopd_jax.records import Row, Trajectory
-from pivotopd_jax.rollout.behaviours import iteration_of, make_actor
+from pivotopd_jax.rollout.behaviours import depth_of, iteration_of, make_actor
 from pivotopd_jax.rollout.collect import fresh_starts, play
 from pivotopd_jax.rollout.label import label
 from pivotopd_jax.rollout.rows import batch_rows, rollout_rows
@@ -22,8 +22,10 @@ from pivotopd_jax.teachers.symbolic import SymbolicTeacher
 
 
 def collect(toy: Toy, behaviour: Behaviour, *, step: int = 0, steps: int = 5, rollouts: int = 4) -> list[Trajectory]:
-    actor = make_actor(behaviour, SymbolicTeacher(toy.world.planner), step=step, steps=steps, max_turns=5, seed=0)
-    starts = fresh_starts(toy.world, toy.prompter, toy.world.tasks("train"), rollouts=rollouts, max_turns=5)
+    depth = depth_of(behaviour, step, 5)
+    starts = fresh_starts(toy.world, toy.prompter, toy.world.tasks("train"), rollouts=rollouts, max_turns=depth)
+    teacher = SymbolicTeacher(toy.world.planner)
+    actor = make_actor(behaviour, teacher, starts, step=step, steps=steps, max_turns=depth, seed=0)
     return play(toy.sampler(), starts, temperature=1.0, seed=0, concurrency=8, actor=actor)
 
 
@@ -69,6 +71,27 @@ def test_a_switch_hands_over_once_and_for_good(toy):
         assert turns == sorted(turns), "the student acted again after the teacher"
     rows = labels_of(toy, played, Labels("teacher"))
     assert len(rows) == sum(turns.count("teacher") for turns in actors(played))
+
+
+def test_whole_episodes_are_one_actors(toy):
+    played = actors(collect(toy, Behaviour("episodes", lambda iteration: 0.5), rollouts=20))
+    assert all(len(set(turns)) == 1 for turns in played)
+    assert 0.3 < np.mean([turns[0] == "teacher" for turns in played]) < 0.7
+
+
+def test_an_experts_prefix_leaves_the_rest_to_the_student(toy):
+    # The prize lies in cell p: the expert, who does not know where, walks p cells and grabs it.
+    behaviour = Behaviour("prefix", prefix=lambda step, whole: max(0, whole - 1 - step))
+    for step in (0, 1):
+        for prize, turns in enumerate(actors(collect(toy, behaviour, step=step, rollouts=1))):
+            expected = max(0, prize - step)
+            assert turns[: expected + 1] == ["teacher"] * expected + ["student"]
+
+
+def test_depth_limits_the_turns(toy):
+    growing = Behaviour("student", depth=lambda step: 1 + step)
+    for step, most in ((0, 1), (1, 2), (9, 5)):
+        assert max(len(turns) for turns in actors(collect(toy, growing, step=step, steps=10))) == most
 
 
 def test_every_visited_state_is_labelled_with_what_the_teacher_would_do(toy):

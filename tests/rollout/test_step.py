@@ -229,7 +229,7 @@ def exact(toy, extra, **knobs):
     assert wanted
     packed = divergence_batch(lambda p: learner.hidden(toy.params, p), rows, wanted, length=LENGTH)
     assert packed
-    return learner, batch, rows, DivergenceTerm(packed, toy.params, wanted.function)
+    return learner, batch, rows, DivergenceTerm(packed, toy.graphdef, toy.params, wanted.function)
 
 
 def dense_logits(toy, params, context, response):

@@ -1,0 +1,85 @@
+"""On-policy distillation from an external teacher: another model that scores the student's own tokens.
+
+D is log(teacher) − log(student) of each token, in nats. Left out: a trained critic, and rewards other than D.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax.numpy as jnp
+
+from pivotopd_jax.losses.credit import sod_weights, turn_means
+from pivotopd_jax.losses.divergences import jensen_shannon, reverse_kl
+from pivotopd_jax.methods.method import Behaviour, Divergence, Labels, Method
+from pivotopd_jax.records import PLAIN, TEACHER, TokenBatch, View
+
+NO_PENALTY = {"kl_coefficient": 0.0}
+"""The teacher takes the reference's place."""
+
+
+def shape_opd(batch: TokenBatch, views: Mapping[View, Any]) -> Any:
+    """D on every trained token, without a reward; `[rows, length]` float32."""
+    return jnp.where(batch.mask, views[TEACHER] - views[PLAIN], 0.0)
+
+
+def shape_sod(batch: TokenBatch, views: Mapping[View, Any], *, cap: float) -> Any:
+    """A_RL + w_k D with the weight of the token's turn; `[rows, length]` float32 (arXiv 2605.07725)."""
+    log_ratio = shape_opd(batch, views)
+    shape = (int(batch.trajectory.max()) + 1, int(batch.turn.max()) + 1)
+    divergence = turn_means(jnp.abs(log_ratio), batch.trajectory, batch.turn, batch.mask, shape=shape)
+    return batch.reward_advantages + sod_weights(divergence, cap=cap)[batch.trajectory, batch.turn] * log_ratio
+
+
+def shape_nothing(batch: TokenBatch, views: Mapping[View, Any]) -> Any:
+    """0 everywhere: all that is learned comes from the divergence. `[rows, length]` float32."""
+    del views
+    return 0.0 * batch.mask
+
+
+def opd(knobs: Any) -> Method:
+    """Reverse KL to an external teacher on the student's own tokens, sampled or over the whole vocabulary."""
+    if knobs.full_vocabulary:
+        term = Divergence(reverse_kl, 1.0, ("rollout",), TEACHER)
+        return Method("opd", shape=shape_nothing, divergence=term, update=NO_PENALTY)
+    return Method("opd", shape=shape_opd, views=(TEACHER,), update=NO_PENALTY)
+
+
+def gkd(knobs: Any) -> Method:
+    """Generalised Jensen–Shannon divergence to the teacher on episodes of student and expert (arXiv 2306.13649)."""
+    by_expert = 1.0 - knobs.student_share
+    return Method(
+        "gkd",
+        shape=shape_nothing,
+        behaviour=Behaviour("episodes", lambda iteration: by_expert),
+        labels=Labels("teacher") if by_expert else None,
+        divergence=Divergence(partial(jensen_shannon, beta=knobs.beta), 1.0, ("rollout", "label"), TEACHER),
+        update=NO_PENALTY,
+    )
+
+
+def sod(knobs: Any) -> Method:
+    """Reward and distillation, where turns far from the teacher are distilled less (arXiv 2605.07725)."""
+    return Method(
+        "sod", shape=partial(shape_sod, cap=knobs.turn_cap), views=(TEACHER,), normalization=knobs.normalization
+    )
+
+
+def tcod_forward(knobs: Any) -> Method:
+    """OPD on episodes that grow by a turn every few steps (arXiv 2604.24005, front to back)."""
+    grows = Behaviour("student", depth=lambda step: 1 + step // 6)
+    return replace(_sampled_opd(knobs), name="tcod_forward", behaviour=grows, aggregation="sequence_mean")
+
+
+def tcod_backward(knobs: Any) -> Method:
+    """OPD after an expert's prefix that shrinks by a turn every few steps (arXiv 2604.24005, back to front)."""
+    shrinks = Behaviour("prefix", prefix=lambda step, whole: max(0, whole - 1 - step // 5))
+    return replace(_sampled_opd(knobs), name="tcod_backward", behaviour=shrinks, aggregation="sequence_mean")
+
+
+def _sampled_opd(knobs: Any) -> Method:
+    del knobs
+    return Method("opd", shape=shape_opd, views=(TEACHER,), update=NO_PENALTY)
