@@ -11,11 +11,11 @@ from absl import flags
 from ml_collections import config_flags
 
 from pivotopd_jax import command_line
-from pivotopd_jax.evaluation.compare import Judging, compare, comparison_table
+from pivotopd_jax.evaluation.compare import Judging, compare, comparison_table, draw_comparison
 
 CONFIG = config_flags.DEFINE_config_file("config", None, "Configuration file, with its preset after a colon.")
 WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the comparison.")
-METHODS = flags.DEFINE_list("methods", ["pivotopd", "grpo"], "Methods; the first two are also compared pairwise.")
+METHODS = flags.DEFINE_list("methods", ["pivotopd", "grpo"], "Methods; the first is compared with each other, paired.")
 SEEDS = flags.DEFINE_list("seeds", ["0", "1", "2"], "Training seeds.")
 EVALUATION_SEEDS = flags.DEFINE_integer("evaluation_seeds", 4, "Times the panel is played at each temperature.")
 
@@ -26,6 +26,9 @@ def main() -> None:
         Judging(evaluation_seeds=EVALUATION_SEEDS.value), print,
     )  # fmt: skip
     print(comparison_table(cells, METHODS.value))
+    figure = Path(str(WORKDIR.value)) / "comparison.png"
+    draw_comparison(cells, METHODS.value, figure)
+    print(f"figure: {figure}")
 
 
 if __name__ == "__main__":

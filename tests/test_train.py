@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pivotopd_jax.evaluation.checkpointed import evaluate_checkpoint, evaluation_table
-from pivotopd_jax.evaluation.compare import Judging, compare, comparison_table
+from pivotopd_jax.evaluation.compare import Judging, compare, comparison_table, draw_comparison
 from pivotopd_jax.learner.checkpoints import ConfigurationChanged
 from pivotopd_jax.methods import METHODS
 from pivotopd_jax.prompts.actions import format_action
@@ -155,6 +155,9 @@ def test_a_comparison_keeps_its_finished_cells(place):
     assert reports[3:] == ["cell grpo-0"]
     table = comparison_table(cells, ["pivotopd", "grpo"])
     assert "**pivotopd − grpo**, paired" in table
+    assert cells["grpo-0"]["tokens"] > 0
+    draw_comparison(cells, ["pivotopd", "grpo"], place / "comparison.png")
+    assert (place / "comparison.png").stat().st_size > 1000
 
 
 @pytest.mark.parametrize(

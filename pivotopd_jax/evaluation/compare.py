@@ -12,7 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
 from ml_collections import ConfigDict
 
 from pivotopd_jax.evaluation.evaluate import panel
@@ -24,6 +28,7 @@ from pivotopd_jax.evaluation.recovery import (
     recoveries,
     replayed_mistake,
 )
+from pivotopd_jax.recording import read_metrics
 from pivotopd_jax.rollout.collect import fresh_starts, play
 from pivotopd_jax.run import Run, make_run
 from pivotopd_jax.train import train
@@ -72,8 +77,17 @@ def compare(
             if mistakes is None:
                 mistakes = frozen_mistakes(run, directory / MISTAKES_FILE)
             _write_json(path, judge(run, params, mistakes, judging))
-        cells[name] = json.loads(path.read_text())
+        cells[name] = {**json.loads(path.read_text()), **cost(directory / name)}
     return cells
+
+
+def cost(directory: Path) -> dict[str, float]:
+    """What the training run in `directory` cost: "tokens" trained and "seconds" of all stages; nothing for a base."""
+    lines = read_metrics(directory)
+    if not lines:
+        return {}
+    seconds = sum(value for line in lines for name, value in line.items() if name.startswith("seconds/"))
+    return {"tokens": sum(line["train/tokens"] for line in lines), "seconds": seconds}
 
 
 def _cell_config(config: Any, method: str, seed: int) -> ConfigDict:
@@ -148,7 +162,7 @@ def judge(run: Run, params: Any, mistakes: Sequence[Mistake], judging: Judging) 
 
 def measures(cells: Mapping[str, Any], method: str) -> dict[str, np.ndarray]:
     """Per measure `[training seeds, units]`: units are games (success) or mistakes (recovery), averaged over plays."""
-    own = [cell for name, cell in cells.items() if name == method or name.rpartition("-")[0] == method]
+    own = _cells_of(cells, method)
     temperatures = own[0]["success"]
     found = {f"success, T {t}": np.stack([np.mean(cell["success"][t], axis=0) for cell in own]) for t in temperatures}
     found["recovery"] = np.stack([[float(np.mean(plays)) for plays in cell["recovery"]] for cell in own])
@@ -156,16 +170,54 @@ def measures(cells: Mapping[str, Any], method: str) -> dict[str, np.ndarray]:
 
 
 def comparison_table(cells: Mapping[str, Any], methods: Sequence[str]) -> str:
-    """A Markdown table: each method, then the difference of the first two; 95% bootstrap intervals over units."""
+    """A Markdown table: each method, then the first one's lead over each other; 95% bootstrap intervals over units.
+
+    Success and recovery in percent, with every training seed's own mean in brackets; tokens trained and seconds of
+    training are means over seeds.
+    """
     names = list(measures(cells, BASE))
-    lines = ["| | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
+    lines = ["| | " + " | ".join([*names, "tokens", "seconds"]) + " |", "|---" * (len(names) + 3) + "|"]
     for method in (BASE, *methods):
-        lines.append(f"| {method} | " + " | ".join(_cell_text(measures(cells, method)[n]) for n in names) + " |")
-    if len(methods) > 1:
-        left, right = (measures(cells, method) for method in methods[:2])
+        texts = [_cell_text(measures(cells, method)[n]) for n in names]
+        lines.append(f"| {method} | " + " | ".join([*texts, *_cost_texts(_cells_of(cells, method))]) + " |")
+    for other in methods[1:]:
+        left, right = measures(cells, methods[0]), measures(cells, other)
         paired = [_interval_text(left[n].mean(axis=0) - right[n].mean(axis=0), signed=True) for n in names]
-        lines.append(f"| **{methods[0]} − {methods[1]}**, paired | " + " | ".join(paired) + " |")
+        lines.append(f"| **{methods[0]} − {other}**, paired | " + " | ".join([*paired, "", ""]) + " |")
     return "\n".join(lines)
+
+
+def draw_comparison(cells: Mapping[str, Any], methods: Sequence[str], path: Path) -> None:
+    """A figure of every measure by method, with the intervals of `comparison_table` and a dot for each seed."""
+    shown = [BASE, *methods]
+    names = list(measures(cells, BASE))
+    figure, axes = plt.subplots(1, len(names), figsize=(3.2 * len(names), 1 + 0.35 * len(shown)), sharey=True)
+    for axis, name in zip(np.atleast_1d(axes), names, strict=True):
+        for place, method in enumerate(reversed(shown)):
+            values = 100 * measures(cells, method)[name]
+            if not values.size:
+                continue
+            low, high = bootstrap_interval(values.mean(axis=0))
+            axis.plot([low, high], [place, place], color="0.6", linewidth=2)
+            axis.plot(values.mean(axis=1), [place] * len(values), "o", color="tab:blue", markersize=3)
+            axis.plot(values.mean(), place, "|", color="black", markersize=12)
+        axis.set_title(f"{name} (%)", fontsize=9)
+        axis.set_yticks(range(len(shown)), list(reversed(shown)))
+        axis.grid(axis="x", alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def _cells_of(cells: Mapping[str, Any], method: str) -> list[Any]:
+    return [cell for name, cell in cells.items() if name == method or name.rpartition("-")[0] == method]
+
+
+def _cost_texts(own: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [
+        f"{np.mean([cell[key] for cell in own]):,.0f}" if all(key in cell for cell in own) else "–"
+        for key in ("tokens", "seconds")
+    ]
 
 
 def _cell_text(values: np.ndarray) -> str:
