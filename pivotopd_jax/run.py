@@ -66,19 +66,20 @@ class Run:
     teacher_model: TeacherModel | None = None
 
 
-def make_run(config: Any, directory: Path, report: warmstart.Report = print) -> Run:
+def make_run(config: Any, directory: Path, report: warmstart.Report = print, *, method: Method | None = None) -> Run:
     """Assembles the run that `config` describes.
 
     Args:
         config: as made by configs/.
         directory: of the run; a mini student is made (or found) in its cache.
+        method: in place of the one that `config.method` names.
         report: told in one line what is being done.
 
     Raises:
         ValueError, FileNotFoundError: a part of the configuration that cannot be used; says which and why.
     """
     check_decay(config)
-    method = make_method(config.method, config.knobs)
+    method = method or make_method(config.method, config.knobs)
     world, wording = make_world(config.world)
     student = student_directory(config, wording, directory, report)
     model_config, graphdef, params, tokenizer = huggingface.load(student, dtype=jnp.dtype(config.learner.dtype))

@@ -13,6 +13,7 @@ import numpy as np
 from pivotopd_jax.evaluation.evaluate import Evaluation, evaluate, panel
 from pivotopd_jax.learner.checkpoints import Checkpoints, ConfigurationChanged
 from pivotopd_jax.learner.learner import DivergenceTerm, TrainState
+from pivotopd_jax.methods.method import Method
 from pivotopd_jax.recording import Recorder
 from pivotopd_jax.records import PLAIN, TEACHER, Note, Row, Task, TokenBatch, Trajectory
 from pivotopd_jax.rollout.annotate import annotate
@@ -26,13 +27,18 @@ from pivotopd_jax.run import Run, configuration_record, make_run
 Metrics = dict[str, float]
 
 
-def train(config: Any, directory: Path) -> tuple[Run, TrainState]:
+def train(config: Any, directory: Path, *, method: Method | None = None) -> tuple[Run, TrainState]:
     """Trains as `config` says, going on where an interrupted run in `directory` stopped.
+
+    Args:
+        config: as made by configs/.
+        directory: of the run.
+        method: in place of the one that `config.method` names; for trying out a new one.
 
     Raises:
         ConfigurationChanged: `directory` holds a run with another configuration.
     """
-    run = make_run(config, directory)
+    run = make_run(config, directory, method=method)
     checkpoints = Checkpoints(directory, keep=config.checkpoint.keep)
     state, first = restore_or_init(run, checkpoints)
     recorder = Recorder(directory, resume_from=first)
