@@ -130,7 +130,7 @@ def _mini(c: Any) -> Any:
     c.prompt.prompt_tokens = 352
     c.prompt.response_tokens = 10
     c.knobs.max_actions = 2  # the costliest mistakes only
-    c.knobs.recovery_weight = 0.5
+    c.knobs.recovery_weight = 0.1
     c.ppo.learning_rate = 1e-4
     c.ppo.warmup_steps = 5
     c.ppo.decay_until = 48  # the end of the run

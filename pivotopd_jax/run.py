@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -177,3 +178,17 @@ def teacher_directory(config: Any, wording: Wording, directory: Path, report: wa
 def configuration_record(config: Any) -> dict[str, Any]:
     """The configuration as plain JSON."""
     return json.loads(config.to_json_best_effort())
+
+
+def configuration_differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """What differs between two records, as "ppo.learning_rate: 1e-06 → 1e-05; ..."; empty if nothing does."""
+    old, new = _flat(then), _flat(now)
+    changed = [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
+    return "; ".join(f"{key}: {old.get(key)!r} → {new.get(key)!r}" for key in changed)
+
+
+def _flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in record.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat

@@ -22,7 +22,7 @@ from pivotopd_jax.rollout.collect import fresh_starts, play, request_seed
 from pivotopd_jax.rollout.extend import extend
 from pivotopd_jax.rollout.label import label
 from pivotopd_jax.rollout.rows import batch_rows, divergence_batch, rollout_rows, score_views
-from pivotopd_jax.run import Run, configuration_record, make_run
+from pivotopd_jax.run import Run, configuration_differences, configuration_record, make_run
 
 Metrics = dict[str, float]
 
@@ -235,9 +235,7 @@ def restore_or_init(run: Run, checkpoints: Checkpoints) -> tuple[TrainState, int
     if done is None:
         return state, 0
     then, now = checkpoints.configuration(done), configuration_record(run.config)
-    changed = sorted(key for key in {*then, *now} - {"steps"} if then.get(key) != now.get(key))
-    if changed:
-        differences = "; ".join(f"{key}: {then.get(key)!r} → {now.get(key)!r}" for key in changed)
+    if differences := configuration_differences({**then, "steps": 0}, {**now, "steps": 0}):
         raise ConfigurationChanged(
             f"the run in this workdir was started with another configuration ({differences}); "
             "choose another --workdir or the old configuration"

@@ -153,6 +153,10 @@ def test_a_comparison_keeps_its_finished_cells(place):
     (place / "grpo-0" / "cell.json").unlink()
     assert compare(*arguments) == cells
     assert reports[3:] == ["cell grpo-0"]
+    other = tiny_config(steps=1)
+    other.ppo.learning_rate = 0.5
+    with pytest.raises(ConfigurationChanged, match=r"ppo\.learning_rate: 0\.0001 → 0\.5\); choose another --workdir"):
+        compare(other, *arguments[1:])
     table = comparison_table(cells, ["pivotopd", "grpo"])
     assert "**pivotopd − grpo**, paired" in table
     assert cells["grpo-0"]["tokens"] > 0

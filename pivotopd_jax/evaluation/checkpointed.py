@@ -36,8 +36,8 @@ def evaluate_checkpoint(
     """Plays the evaluation splits of `config` with a student of the run in `directory`.
 
     Returns:
-        Shares in [0, 1]: "success" with its 95% interval over games, "by_kind", "mean_over_kinds", "rejected"; what was
-        played: "world", "games", "plays", "temperature", "checkpoint", "steps".
+        Shares in [0, 1]: "success" with its 95% interval over games, "by_kind", "mean_over_kinds", "rejected"; "nats" a
+        response; what was played: "world", "games", "plays", "temperature", "checkpoint", "steps".
     """
     run = make_run(config, directory)
     params, done = checkpoint_params(run, directory, which)
@@ -57,18 +57,20 @@ def evaluate_checkpoint(
         "by_kind": result.by_kind,
         "mean_over_kinds": result.mean_over_kinds,
         "rejected": result.rejected,
+        "nats": result.nats,
     }
 
 
 def evaluation_table(result: dict[str, Any]) -> str:
-    """One Markdown row: each kind of task, their unweighted mean, and success over all games."""
+    """One Markdown row: success by kind of task, their unweighted mean, success over all games; nats a response."""
     kinds = list(result["by_kind"])
-    head = [*kinds, "mean of kinds", "all games"]
+    head = [*kinds, "mean of kinds", "all games", "nats a response"]
     low, high = result["success_interval"]
     values = [f"{100 * result['by_kind'][kind]:.1f}" for kind in kinds]
     values += [
         f"{100 * result['mean_over_kinds']:.1f}",
         f"{100 * result['success']:.1f} [{100 * low:.1f}, {100 * high:.1f}]",
+        f"{result['nats']:.3f}",
     ]
     title = f"{result['checkpoint']} student ({result['steps']} steps) on {result['games']} games of {result['world']}"
     return "\n".join(

@@ -28,14 +28,16 @@ from pivotopd_jax.evaluation.recovery import (
     recoveries,
     replayed_mistake,
 )
+from pivotopd_jax.learner.checkpoints import ConfigurationChanged
 from pivotopd_jax.recording import read_metrics
 from pivotopd_jax.rollout.collect import fresh_starts, play
-from pivotopd_jax.run import Run, make_run
+from pivotopd_jax.run import Run, configuration_differences, configuration_record, make_run
 from pivotopd_jax.train import train
 
 BASE = "base"
 CELL_FILE = "cell.json"
 MISTAKES_FILE = "mistakes.json"
+CONFIGURATION_FILE = "configuration.json"
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ def compare(
     """Trains and judges every missing cell; returns all cells by name ("base", "grpo-0", ...)."""
     cells: dict[str, Any] = {}
     mistakes = None
+    _check_configuration(config, directory / CONFIGURATION_FILE)
     for method, seed in [(BASE, 0), *((m, s) for s in seeds for m in methods)]:
         name = BASE if method == BASE else f"{method}-{seed}"
         path = directory / name / CELL_FILE
@@ -88,6 +91,25 @@ def cost(directory: Path) -> dict[str, float]:
         return {}
     seconds = sum(value for line in lines for name, value in line.items() if name.startswith("seconds/"))
     return {"tokens": sum(line["train/tokens"] for line in lines), "seconds": seconds}
+
+
+def _check_configuration(config: Any, path: Path) -> None:
+    """Refuses to go on in a directory whose finished cells were made with another configuration.
+
+    Raises:
+        ConfigurationChanged: they were; says what differs.
+    """
+    now = configuration_record(config)
+    for varied in ("method", "seed"):
+        now.pop(varied)
+    if not path.exists():
+        _write_json(path, now)
+    then = json.loads(path.read_text())
+    if changed := configuration_differences(then, now):
+        raise ConfigurationChanged(
+            f"the comparison in this workdir was made with another configuration ({changed}); choose another --workdir "
+            "or the old configuration"
+        )
 
 
 def _cell_config(config: Any, method: str, seed: int) -> ConfigDict:

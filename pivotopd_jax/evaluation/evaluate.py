@@ -24,6 +24,8 @@ class Evaluation:
         mean_over_kinds: unweighted mean of `by_kind` (the papers' ALFWorld metric).
         turns: mean length of an episode.
         rejected: share of turns whose action was not carried out.
+        nats: mean of −log-prob of a whole response under the raw logits, in nats; played at temperature 1, an estimate
+            of the policy's entropy a turn.
         trajectories: what was played.
     """
 
@@ -32,6 +34,7 @@ class Evaluation:
     mean_over_kinds: float
     turns: float
     rejected: float
+    nats: float
     trajectories: list[Trajectory] = field(repr=False)
 
 
@@ -46,6 +49,7 @@ def summarise(trajectories: Sequence[Trajectory], kinds: Sequence[str]) -> Evalu
         mean_over_kinds=float(np.mean(list(by_kind.values()))),
         turns=float(np.mean([len(t.turns) for t in trajectories])),
         rejected=float(np.mean([not turn.accepted for turn in turns])),
+        nats=float(np.mean([-turn.log_probs.sum() for turn in turns])),
         trajectories=list(trajectories),
     )
 
