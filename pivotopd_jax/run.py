@@ -171,7 +171,7 @@ def teacher_directory(config: Any, wording: Wording, directory: Path, report: wa
     if config.teacher.model != "mini":
         return config.teacher.model
     careful = ConfigDict(config.to_dict())
-    careful.student, careful.mini.careless = "mini", 0.0
+    careful.update({"student": "mini", "mini": {"careless": 0.0}})
     return student_directory(careful, wording, directory, report)
 
 

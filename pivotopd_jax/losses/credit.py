@@ -29,7 +29,7 @@ def rlsd_advantages(
     """
     chex.assert_equal_shape([advantages, log_ratio])
     factor = jnp.clip(jnp.exp(jnp.sign(advantages) * log_ratio), 1 - clip, 1 + clip)
-    return jax.lax.stop_gradient(advantages * ((1 - mix) + mix * factor))
+    return jax.lax.stop_gradient(jnp.multiply(advantages, jnp.add(1, jnp.multiply(mix, factor - 1))))
 
 
 def stepopsd_advantages(
@@ -50,7 +50,7 @@ def stepopsd_advantages(
     """
     chex.assert_equal_shape([advantages, log_ratio])
     weight = jnp.clip(2 * jax.nn.sigmoid(jnp.sign(advantages) * log_ratio), 1 - clip, 1 + clip)
-    return jax.lax.stop_gradient(advantages * ((1 - mix) + mix * weight))
+    return jax.lax.stop_gradient(jnp.multiply(advantages, jnp.add(1, jnp.multiply(mix, weight - 1))))
 
 
 def turn_sums(
@@ -101,7 +101,7 @@ def equalise_turns(
     """
     own = turn_means(jnp.abs(shaped), trajectory, turn, mask, shape=shape)
     wanted = turn_means(jnp.abs(advantages), trajectory, turn, mask, shape=shape)
-    scale = jnp.where(own > 0, wanted / jnp.where(own > 0, own, 1), 0)
+    scale = jnp.asarray(jnp.where(own > 0, wanted / jnp.where(own > 0, own, 1), 0))
     return jax.lax.stop_gradient(jnp.where(jnp.asarray(mask) != 0, shaped * scale[trajectory, turn], 0))
 
 
@@ -171,7 +171,7 @@ def skill_sd_penalty(student_log_probs: chex.Array, teacher_log_probs: chex.Arra
         `[..., length]` float, nats, never negative.
     """
     chex.assert_equal_shape([student_log_probs, teacher_log_probs])
-    log_ratio = jnp.clip(student_log_probs - jax.lax.stop_gradient(teacher_log_probs), -10, 10)
+    log_ratio = jnp.clip(jnp.subtract(student_log_probs, jax.lax.stop_gradient(teacher_log_probs)), -10, 10)
     return kl_estimate(log_ratio, jnp.zeros_like(log_ratio), kind="k3")
 
 

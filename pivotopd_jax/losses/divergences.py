@@ -35,7 +35,7 @@ def reverse_kl(teacher_logits: chex.Array, student_logits: chex.Array) -> jax.Ar
     return kl_divergence(student_logits, teacher_logits)
 
 
-def jensen_shannon(teacher_logits: chex.Array, student_logits: chex.Array, *, beta: chex.Numeric) -> jax.Array:
+def jensen_shannon(teacher_logits: chex.Array, student_logits: chex.Array, *, beta: float) -> jax.Array:
     """Generalised Jensen–Shannon divergence at each position (GKD, arXiv 2306.13649, equation 1).
 
     β KL(T ‖ M) + (1 - β) KL(S ‖ M) with M = β T + (1 - β) S. At the ends, where that is 0, the limits that its

@@ -53,7 +53,7 @@ def make_actor(
         if behaviour.actor == "prefix":
             return turn < behaviour.prefix(step, whole(index))
         if behaviour.actor == "switch":
-            return turn >= np.random.default_rng(request_seed(seed, index)).integers(int(share * max_turns) + 1)
+            return turn >= int(np.random.default_rng(request_seed(seed, index)).integers(int(share * max_turns) + 1))
         return True
 
     def actor(index: int, episode: Episode) -> str | None:
