@@ -116,7 +116,8 @@ def sod_weights(turn_divergence: chex.Array, *, cap: chex.Numeric, epsilon: floa
     Returns:
         `[..., turns]` float.
     """
-    weights = jnp.minimum((turn_divergence[..., :1] + epsilon) / (turn_divergence + epsilon), cap)
+    distance = jnp.asarray(turn_divergence) + epsilon
+    weights = jnp.minimum(distance[..., :1] / distance, cap)
     return jax.lax.stop_gradient(weights.at[..., 0].set(1))
 
 
