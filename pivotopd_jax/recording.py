@@ -68,9 +68,9 @@ class Recorder:
             for name in shown
             if name in metrics
         ]
-        if "update/loss" in metrics:
-            parts += [f"kl {metrics['update/kl_reference']:.3g}", f"grad {metrics['update/grad_norm']:.3g}"]
-        else:
+        update = {"kl": "update/kl_reference", "grad": "update/grad_norm"}
+        parts += [f"{title} {metrics[name]:.3g}" for title, name in update.items() if name in metrics]
+        if "update/loss" not in metrics:
             parts.append("nothing to learn from: no update")
         line = f"step {step:4d}  {sum(self.seconds.values()):5.1f} s  " + "  ".join(parts)
         self.console.print(line, soft_wrap=True)
