@@ -18,6 +18,7 @@ def execute(name: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> list[dic
     for folder in ("notebooks", "configs"):
         shutil.copytree(PROJECT / folder, place / folder, dirs_exist_ok=True)
     monkeypatch.setenv("NOTEBOOK_SHORT", "1")
+    monkeypatch.delenv("MPLBACKEND", raising=False)  # launch/test.sh sets one that draws no figures into a notebook
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(PROJECT / ".cache" / "jax"))
     notebook = nbformat.read(place / "notebooks" / name, as_version=4)
     # The stored figures must not pass for new ones.
