@@ -180,6 +180,11 @@ def configuration_record(config: Any) -> dict[str, Any]:
     return json.loads(config.to_json_best_effort())
 
 
+def run_record(run: Run) -> dict[str, Any]:
+    """What a checkpoint must agree with: the configuration, and the name of the method in force."""
+    return {**configuration_record(run.config), "method": run.method.name}
+
+
 def configuration_differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """What differs between two records, as "ppo.learning_rate: 1e-06 → 1e-05; ..."; empty if nothing does."""
     old, new = _flat(then), _flat(now)

@@ -22,7 +22,7 @@ from pivotopd_jax.rollout.collect import fresh_starts, play, request_seed
 from pivotopd_jax.rollout.extend import extend
 from pivotopd_jax.rollout.label import label
 from pivotopd_jax.rollout.rows import batch_rows, divergence_batch, rollout_rows, score_views
-from pivotopd_jax.run import Run, configuration_differences, configuration_record, make_run
+from pivotopd_jax.run import Run, configuration_differences, make_run, run_record
 
 Metrics = dict[str, float]
 
@@ -52,7 +52,7 @@ def train(config: Any, directory: Path, *, method: Method | None = None) -> tupl
         if done % config.checkpoint.every == 0 or done == config.steps:
             with recorder.stage("checkpoint"):
                 success = metrics.get("eval/success", -1.0)
-                checkpoints.save(done, state, success=success, configuration=configuration_record(config))
+                checkpoints.save(done, state, success=success, configuration=run_record(run))
         recorder.step(step, metrics)
     checkpoints.close()
     recorder.close()
@@ -149,7 +149,7 @@ def shaped_batch(run: Run, state: TrainState, rows: Sequence[Row], *, only_updat
     if by_teacher and teacher is not None:
         views[TEACHER] = teacher.learner.score(teacher.params, packed) * batch.mask
     batch = batch._replace(old_log_probs=views[PLAIN])
-    if run.config.ppo.kl_coefficient:
+    if run.learner.options.kl_coefficient:
         batch = batch._replace(reference_log_probs=run.learner.score(run.reference, packed) * batch.mask)
     return batch._replace(advantages=np.asarray(run.method.shape(batch, views), np.float32))
 
@@ -234,7 +234,7 @@ def restore_or_init(run: Run, checkpoints: Checkpoints) -> tuple[TrainState, int
     done = checkpoints.latest
     if done is None:
         return state, 0
-    then, now = checkpoints.configuration(done), configuration_record(run.config)
+    then, now = checkpoints.configuration(done), run_record(run)
     if differences := configuration_differences({**then, "steps": 0}, {**now, "steps": 0}):
         raise ConfigurationChanged(
             f"the run in this workdir was started with another configuration ({differences}); "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from pivotopd_jax.evaluation.checkpointed import evaluate_checkpoint, evaluation_table
 from pivotopd_jax.evaluation.compare import Judging, compare, comparison_table, draw_comparison
 from pivotopd_jax.learner.checkpoints import ConfigurationChanged
-from pivotopd_jax.methods import METHODS
+from pivotopd_jax.methods import METHODS, make_method
 from pivotopd_jax.prompts.actions import format_action
 from pivotopd_jax.prompts.hints import action_hint
 from pivotopd_jax.recording import read_metrics
@@ -82,6 +83,14 @@ def test_another_configuration_is_refused(place):
     config.ppo.learning_rate = 0.5
     with pytest.raises(ConfigurationChanged, match=r"learning_rate.*0\.5.*choose another --workdir"):
         train(config, place / "changed")
+
+
+def test_a_run_goes_on_with_its_own_method_only(place):
+    config = tiny_config("grpo")
+    other = replace(make_method("grpo", config.knobs), name="mine")
+    train(tiny_config("grpo", steps=1), place / "mine", method=other)
+    with pytest.raises(ConfigurationChanged, match="method: 'mine' → 'grpo'"):
+        train(config, place / "mine")
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))

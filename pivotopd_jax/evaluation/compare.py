@@ -12,11 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
 from ml_collections import ConfigDict
 
 from pivotopd_jax.evaluation.evaluate import panel
@@ -213,7 +210,8 @@ def draw_comparison(cells: Mapping[str, Any], methods: Sequence[str], path: Path
     """A figure of every measure by method, with the intervals of `comparison_table` and a dot for each seed."""
     shown = [BASE, *methods]
     names = list(measures(cells, BASE))
-    figure, axes = plt.subplots(1, len(names), figsize=(3.2 * len(names), 1 + 0.35 * len(shown)), sharey=True)
+    figure = Figure(figsize=(3.2 * len(names), 1 + 0.35 * len(shown)))
+    axes = figure.subplots(1, len(names), sharey=True)
     for axis, name in zip(np.atleast_1d(axes), names, strict=True):
         for place, method in enumerate(reversed(shown)):
             values = 100 * measures(cells, method)[name]
@@ -228,7 +226,6 @@ def draw_comparison(cells: Mapping[str, Any], methods: Sequence[str], path: Path
         axis.grid(axis="x", alpha=0.3)
     figure.tight_layout()
     figure.savefig(path, dpi=150)
-    plt.close(figure)
 
 
 def _cells_of(cells: Mapping[str, Any], method: str) -> list[Any]:

@@ -305,14 +305,14 @@ class Learner:
         summed = jax.tree.map(lambda *values: float(np.sum(jax.device_get(values))), *totals)
         return state, {**summed, "grad_norm": float(norm)}
 
-    def _add_divergence(self, params: Any, gradient: Any, term: DivergenceTerm) -> tuple[Any, float]:
+    def _add_divergence(self, params: Any, gradient: Any, term: DivergenceTerm) -> tuple[Any, jax.Array]:
         """`gradient` with that of the term added, and the term's value in nats."""
-        value = 0.0
+        value = jnp.zeros(())
         for part in self._micro_batches(term.batch):
             gradient, loss = _accumulate_divergence(
                 self.graphdef, params, term.graphdef, term.teacher, gradient, *part, term.function, self.remat
             )
-            value += float(loss)
+            value = value + loss
         return gradient, value
 
     def _micro_batches(self, batch: Any) -> Iterator[Any]:

@@ -29,7 +29,7 @@ def rlsd_advantages(
     """
     chex.assert_equal_shape([advantages, log_ratio])
     factor = jnp.clip(jnp.exp(jnp.sign(advantages) * log_ratio), 1 - clip, 1 + clip)
-    return jax.lax.stop_gradient(jnp.multiply(advantages, jnp.add(1, jnp.multiply(mix, factor - 1))))
+    return _mixed(advantages, factor, mix)
 
 
 def stepopsd_advantages(
@@ -50,7 +50,12 @@ def stepopsd_advantages(
     """
     chex.assert_equal_shape([advantages, log_ratio])
     weight = jnp.clip(2 * jax.nn.sigmoid(jnp.sign(advantages) * log_ratio), 1 - clip, 1 + clip)
-    return jax.lax.stop_gradient(jnp.multiply(advantages, jnp.add(1, jnp.multiply(mix, weight - 1))))
+    return _mixed(advantages, weight, mix)
+
+
+def _mixed(advantages: chex.Array, factor: jax.Array, mix: chex.Numeric) -> jax.Array:
+    """(1 − mix) A + mix · factor · A, without gradient."""
+    return jax.lax.stop_gradient(jnp.multiply(advantages, jnp.add(1, jnp.multiply(mix, factor - 1))))
 
 
 def turn_sums(

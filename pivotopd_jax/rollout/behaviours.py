@@ -11,7 +11,7 @@ from pivotopd_jax.methods.method import Behaviour
 from pivotopd_jax.rollout.collect import Actor, Start, request_seed, student
 from pivotopd_jax.rollout.episode import Episode
 from pivotopd_jax.teachers.protocol import Situation, Teacher
-from pivotopd_jax.teachers.resolve import resolve_action
+from pivotopd_jax.teachers.resolve import resolved_actions
 
 
 def iteration_of(step: int, steps: int, iterations: int) -> int:
@@ -72,5 +72,5 @@ def teacher_turns(teacher: Teacher, start: Start) -> int:
 
 def teacher_action(teacher: Teacher, episode: Episode) -> str | None:
     """What the teacher would do now, as an admissible action; None if it names none."""
-    (named,) = teacher.recovery_actions([Situation(episode.observation, episode.turns, episode.snapshot)])
-    return resolve_action(named, episode.observation.admissible) if named else None
+    (action,) = resolved_actions(teacher, [Situation(episode.observation, episode.turns, episode.snapshot)])
+    return action

@@ -9,7 +9,7 @@ from pivotopd_jax.prompts.actions import format_action
 from pivotopd_jax.prompts.prompter import Prompter
 from pivotopd_jax.records import Row, Trajectory
 from pivotopd_jax.teachers.protocol import Situation, Teacher
-from pivotopd_jax.teachers.resolve import resolve_action
+from pivotopd_jax.teachers.resolve import resolved_actions
 
 
 def label(teacher: Teacher, prompter: Prompter, trajectories: Sequence[Trajectory], labels: Labels | None) -> list[Row]:
@@ -27,12 +27,10 @@ def label(teacher: Teacher, prompter: Prompter, trajectories: Sequence[Trajector
     ]
     situations = [_situation(trajectories[index], turn) for index, turn in places]
     rows = []
-    named = teacher.recovery_actions(situations)
-    for (index, turn), situation, action in zip(places, situations, named, strict=True):
-        resolved = resolve_action(action, situation.observation.admissible) if action else None
-        if resolved is None:
+    for (index, turn), action in zip(places, resolved_actions(teacher, situations), strict=True):
+        if action is None:
             continue
-        ids = prompter.chat.encode(format_action(resolved) + prompter.chat.template.end)
+        ids = prompter.chat.encode(format_action(action) + prompter.chat.template.end)
         trajectory = trajectories[index]
         rows.append(Row("label", index, trajectory.group, turn, trajectory.turns[turn].context_ids, ids))
     return rows

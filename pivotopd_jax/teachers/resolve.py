@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pivotopd_jax.prompts.actions import normalise
+from pivotopd_jax.teachers.protocol import Situation, Teacher
 
 ARTICLES = frozenset({"a", "an", "the"})
 
@@ -48,3 +49,11 @@ def _closest(wanted: str, admissible: Sequence[str], threshold: float) -> str | 
         return None
     strict = len(ranked) == 1 or overlap[ranked[0]] > overlap[ranked[1]]
     return ranked[0] if strict else None
+
+
+def resolved_actions(teacher: Teacher, situations: Sequence[Situation]) -> list[str | None]:
+    """What `teacher` would do in each situation, as an admissible action; None where it names none that is possible."""
+    return [
+        resolve_action(named, situation.observation.admissible) if named else None
+        for named, situation in zip(teacher.recovery_actions(situations), situations, strict=True)
+    ]

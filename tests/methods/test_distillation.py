@@ -24,7 +24,7 @@ KNOBS = SimpleNamespace(
 
 
 def rows_of(size: int = 3) -> list[Row]:
-    """Two trajectories of two turns, one of which a teacher labelled."""
+    """Two trajectories of two turns, with responses of `size` tokens."""
     random = np.random.default_rng(0)
     ids = [random.integers(1, 20, 12).astype(np.int32) for _ in range(4)]
     places = [(0, 0), (0, 1), (1, 0), (1, 1)]
