@@ -176,15 +176,16 @@ def policy_loss(log_probs: jax.Array, batch: TokenBatch, options: UpdateOptions)
         log_probs, batch.old_log_probs, batch.advantages * weights, batch.mask,
         clip_low=options.clip_low, clip_high=options.clip_high, dual_clip=options.dual_clip, denominator=1,
     )  # fmt: skip
-    kl = kl_estimate(log_probs, batch.reference_log_probs, kind="k3", mask=batch.mask)
-    kl_weights = weights if options.kl_on_recovery else jnp.where(batch.recovery, 0.0, weights)
-    kl_sum = jnp.sum(kl * kl_weights)
     sums = {
-        "kl_reference": kl_sum,
         "entropy_estimate": -jnp.sum(jnp.where(batch.mask, log_probs, 0.0) * weights),
         "surrogate": surrogate,
     }
-    return surrogate + options.kl_coefficient * kl_sum, sums
+    if not options.kl_coefficient:  # the reference has not been scored, either
+        return surrogate, sums
+    kl = kl_estimate(log_probs, batch.reference_log_probs, kind="k3", mask=batch.mask)
+    kl_weights = weights if options.kl_on_recovery else jnp.where(batch.recovery, 0.0, weights)
+    kl_sum = jnp.sum(kl * kl_weights)
+    return surrogate + options.kl_coefficient * kl_sum, {**sums, "kl_reference": kl_sum}
 
 
 @partial(jax.jit, static_argnames=("graphdef",))
