@@ -52,7 +52,8 @@ def _paper() -> Any:
     c.prompt.response_tokens = 512
 
     c.teacher = ConfigDict()
-    c.teacher.kind = "symbolic"
+    c.teacher.kind = "symbolic"  # plans; or "self", the student itself votes
+    c.teacher.samples = 4  # votes a decision of the student as its own teacher
     c.teacher.report_knowledge = "hindsight"  # "oracle", "expert" or "hindsight"
     c.teacher.recovery_knowledge = "expert"  # "oracle" or "expert"
     c.teacher.model = ""  # external teacher that scores tokens: a directory, a hub id, or "mini"
@@ -74,6 +75,18 @@ def _paper() -> Any:
     c.knobs.turn_cap = 1.2  # sod: greatest weight of a turn
     c.knobs.step_weight = 1.0  # gigpo: of the step advantage beside A_RL
     c.knobs.discount = 0.95  # γ of the step advantage
+    c.knobs.privileged = "skills"  # what self-teachers are shown at every turn; or "gold_action"
+    c.knobs.skills = 6  # of the bank, shown at once
+    c.knobs.prior = 0.5  # agentopsd: belief in success before the first turn
+    c.knobs.replay = True  # dagger, aggrevate: train on labels of earlier steps, too
+    c.knobs.pivot_rollouts = 8  # pivotrl: of one turn each, to judge an offline turn
+    c.knobs.pivot_least = 0.1  # bounds of their mean reward
+    c.knobs.pivot_most = 0.6
+
+    c.offline = ConfigDict()  # what is made before the first step, for methods that need it
+    c.offline.tasks = 128  # training tasks played for it
+    c.offline.skills = 47  # entries of the skill bank
+    c.offline.skill_bank = ""  # a file to read it from; "" makes one from the student's own rollouts
 
     c.ppo = ConfigDict()
     c.ppo.learning_rate = 1e-6
@@ -107,6 +120,7 @@ def _paper() -> Any:
     c.evaluate.final_tasks = 0  # size of the panel of the closing table; 0: all of eval_splits
     c.evaluate.mistakes = 150  # frozen base mistakes of the recovery table
     c.evaluate.continuations = 8  # a mistake
+    c.evaluate.teacher_divergence = False  # measure KL(student ‖ teacher.model) on the validation panel, too
 
     c.checkpoint = ConfigDict()
     c.checkpoint.every = 10  # steps
@@ -131,6 +145,10 @@ def _mini(c: Any) -> Any:
     c.prompt.response_tokens = 10
     c.knobs.max_actions = 2  # the costliest mistakes only
     c.knobs.recovery_weight = 0.1
+    c.knobs.lesson_weight = 0.0  # only a student that has practised lessons (mini.lessons) understands them
+    c.knobs.privileged = "gold_action"  # likewise
+    c.knobs.skills = 1
+    c.offline.tasks = 64
     c.ppo.learning_rate = 1e-4
     c.ppo.warmup_steps = 5
     c.ppo.decay_until = 48  # the end of the run
@@ -155,6 +173,7 @@ def _mini(c: Any) -> Any:
     c.mini.slip = 0.9  # chance of the mistake at each turn that offers one
     c.mini.turns_astray = 4  # shown after it
     c.mini.hints = 0.2  # share of turns practised with a hint too
+    c.mini.lessons = 0.0  # likewise with a lesson, before any mistake
     c.mini.context_weight = 1.0  # of predicting what the world wrote
     c.mini.learning_rate = 2e-2  # Muon
     c.mini.adam_learning_rate = 3e-3  # embeddings and norms

@@ -185,6 +185,8 @@ class TokenBatch(NamedTuple):
         reward_advantages: float32, A_RL of the token's trajectory.
         old_log_probs: float32, nats under θ₀ and the plain context.
         reference_log_probs: float32, nats under the reference policy and the plain context.
+        privileged_log_probs: float32, nats under the view that the method's penalty compares with.
+        privileged: bool, there is such a view of the token.
         recovery: bool, the token belongs to a recovery row.
         pivotal: bool, the token belongs to a pivotal turn.
         trajectory, turn: int32, where the token comes from.
@@ -200,6 +202,8 @@ class TokenBatch(NamedTuple):
     reward_advantages: Any
     old_log_probs: Any
     reference_log_probs: Any
+    privileged_log_probs: Any
+    privileged: Any
     recovery: Any
     pivotal: Any
     trajectory: Any

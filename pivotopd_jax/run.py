@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,16 @@ from pivotopd_jax.methods import make_method
 from pivotopd_jax.methods.method import Method
 from pivotopd_jax.models import huggingface
 from pivotopd_jax.prompts.chat import Chat
+from pivotopd_jax.prompts.hints import lesson_hint
 from pivotopd_jax.prompts.prompter import Prompter, Wording
+from pivotopd_jax.records import Observation
+from pivotopd_jax.rollout.pivots import Pivot
+from pivotopd_jax.rollout.replay import Replay
 from pivotopd_jax.sampling.engine import Sampler
+from pivotopd_jax.teachers.lessons import PlanLessons
 from pivotopd_jax.teachers.protocol import Teacher
+from pivotopd_jax.teachers.self_teacher import SelfTeacher
+from pivotopd_jax.teachers.skills import SkillBank
 from pivotopd_jax.teachers.symbolic import SymbolicTeacher
 from pivotopd_jax.worlds import make_world
 
@@ -52,7 +59,8 @@ class Run:
         learner: scores and updates.
         reference: parameters before training.
         model_config: sizes of the student.
-        teacher_model: the external teacher, if the method needs one.
+        teacher_model: the external teacher, if one is needed.
+        skills, pivots, replay: what `offline.prepare` made for the method.
     """
 
     config: Any
@@ -65,6 +73,19 @@ class Run:
     reference: Any
     model_config: Any
     teacher_model: TeacherModel | None = None
+    skills: SkillBank | None = None
+    pivots: tuple[Pivot, ...] = ()
+    replay: Replay | None = None
+
+    def skill_text(self, first: Observation, count: int) -> str:
+        """The skills of the bank for the task that `first` states, as one text."""
+        if self.skills is None:
+            raise ValueError(f"method {self.method.name!r} shows skills, and there is no skill bank in this run")
+        return "; ".join(skill.text for skill in self.skills.retrieve(self.prompter.wording.task(first), count))
+
+    def advice(self, count: int) -> Callable[[Observation], str] | None:
+        """What the student is shown with every turn while it collects: `count` skills; None for none."""
+        return (lambda first: lesson_hint(self.skill_text(first, count))) if count else None
 
 
 def make_run(config: Any, directory: Path, report: warmstart.Report = print, *, method: Method | None = None) -> Run:
@@ -91,6 +112,8 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = print, *, 
         decay_until=ppo.decay_until, weight_decay=ppo.weight_decay, epsilon=ppo.adam_epsilon,
     )  # fmt: skip
     settings = {key: ppo[key] for key in ("clip_low", "clip_high", "kl_coefficient", "kl_on_recovery")}
+    if method.penalty:
+        settings |= {"penalty": method.penalty.function, "penalty_weight": method.penalty.weight}
     options = UpdateOptions(**{**settings, **method.update})
 
     def make_learner(graphdef: Any) -> Learner:
@@ -104,9 +127,9 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = print, *, 
         max_new=config.prompt.response_tokens, end_ids=sorted(prompter.chat.end_ids), chunk=config.sampler.chunk,
         dtype=jnp.dtype(config.learner.dtype),
     )  # fmt: skip
-    teacher = make_teacher(config.teacher, world, config.seed)
+    teacher = make_teacher(config, world, prompter, policy, by_student=method.teacher == "student")
     scoring = None
-    if method.needs_teacher_model:
+    if method.needs_teacher_model or config.evaluate.teacher_divergence:
         found = teacher_directory(config, wording, directory, report)
         _, teacher_graphdef, teacher_params, other = huggingface.load(found, dtype=jnp.dtype(config.learner.dtype))
         if other.get_vocab() != tokenizer.get_vocab():
@@ -139,13 +162,20 @@ def make_prompter(options: Any, chat: Chat, wording: Wording) -> Prompter:
     return Prompter(chat, wording, options.style, options.history_turns, options.show_admissible, options.prompt_tokens)
 
 
-def make_teacher(options: Any, world: World, seed: int) -> Teacher:
-    """The teacher that `config.teacher` describes."""
+def make_teacher(config: Any, world: World, prompter: Prompter, policy: Sampler, *, by_student: bool) -> Teacher:
+    """The teacher that `config.teacher` describes, or the student as its own.
+
+    Raises:
+        ValueError: there is no such kind of teacher.
+    """
+    options = config.teacher
+    if by_student or options.kind == "self":
+        return SelfTeacher(policy, prompter, options.samples, config.temperature, config.seed)
     if options.kind != "symbolic":
-        raise ValueError(f"config.teacher.kind is {options.kind!r}; expected 'symbolic'")
+        raise ValueError(f"config.teacher.kind is {options.kind!r}; expected 'symbolic' or 'self'")
     return SymbolicTeacher(
         world.planner, report_knowledge=options.report_knowledge, recovery_knowledge=options.recovery_knowledge,
-        error_rate=options.error_rate, seed=seed,
+        error_rate=options.error_rate, seed=config.seed, advise=PlanLessons(world, prompter.wording.gist),
     )  # fmt: skip
 
 
@@ -165,8 +195,8 @@ def teacher_directory(config: Any, wording: Wording, directory: Path, report: wa
     """
     if not config.teacher.model:
         raise ValueError(
-            f"method {config.method!r} scores tokens with an external teacher; set config.teacher.model to a "
-            "directory, a hub id or 'mini'"
+            f"method {config.method!r}, or config.evaluate.teacher_divergence, scores tokens with an external teacher; "
+            "set config.teacher.model to a directory, a hub id or 'mini'"
         )
     if config.teacher.model != "mini":
         return config.teacher.model

@@ -29,12 +29,13 @@ from pivotopd_jax.models.mini_tokenizer import build_tokenizer, word_embeddings
 from pivotopd_jax.models.qwen3 import Qwen3, Qwen3Config, split
 from pivotopd_jax.prompts.actions import format_action
 from pivotopd_jax.prompts.chat import Chat
-from pivotopd_jax.prompts.hints import HINT_CLOSING, HINT_OPENING, action_hint
+from pivotopd_jax.prompts.hints import HINT_CLOSING, HINT_OPENING, LESSON_OPENING, action_hint, lesson_hint
 from pivotopd_jax.prompts.prompter import Prompter, Wording
 from pivotopd_jax.records import Row, Task, TokenBatch
 from pivotopd_jax.rollout.episode import Episode
 from pivotopd_jax.rollout.rows import batch_rows
 from pivotopd_jax.sampling.engine import common_prefix
+from pivotopd_jax.teachers.lessons import PlanLessons
 
 Report = Callable[[str], None]
 """Told in one line what is being done."""
@@ -53,6 +54,8 @@ class WarmStart:
         slip: probability that a careless demonstrator makes its mistake at a turn that offers one.
         turns_astray: turns shown after the mistake; they repeat one another.
         hints: probability that a turn is also practised with a hint.
+        lessons: probability that a turn before any mistake is also practised, with the expert's action, under a lesson:
+            the general part of the game's plan. A student without understands no lesson.
         batch_tokens: distinct tokens of an optimizer step, about.
         micro_batch_tokens: tokens (padding included) of a forward and backward pass.
         context_weight: weight of predicting what the world wrote, beside 1 for the responses.
@@ -74,6 +77,7 @@ class WarmStart:
     slip: float = 0.9
     turns_astray: int = 6
     hints: float = 0.3
+    lessons: float = 0.0
     batch_tokens: int = 16384
     micro_batch_tokens: int = 8192
     context_weight: float = 1.0
@@ -95,15 +99,20 @@ class Demonstrator:
         """Rows of one demonstrated episode; `index` tells episodes of a batch apart."""
         episode = Episode.start(self.world.make(), self.prompter, task, index, self.max_turns)
         careless, astray = draw.random() < self.options.careless, 0
+        advise = PlanLessons(self.world, self.prompter.wording.gist)
+        lesson = lesson_hint(advise(episode.snapshot) or "") if self.options.lessons else ""
         rows: list[Row] = []
         while not episode.finished:
             if draw.random() < self.options.hints:
-                rows.append(self._hint_row(episode, index, draw))
+                named = draw.choice(list(episode.observation.admissible or ()))
+                rows.append(self._said_row(episode, index, action_hint(named), named))
             planner, turn = self.world.planner, len(episode.turns)
             best = planner.next_action(episode.snapshot, planner.observed(episode.snapshot))
             if best is None or astray > self.options.turns_astray:
                 break
             action = best
+            if lesson and not astray and draw.random() < self.options.lessons:
+                rows.append(self._said_row(episode, index, lesson, best))
             if astray:
                 action, astray = self._old_habit(best, episode, draw), astray + 1
             elif careless and draw.random() < self.options.slip and (mistake := self._mistake(episode)):
@@ -142,12 +151,11 @@ class Demonstrator:
         old = [a for a in others if a in last]
         return min(old, key=lambda a: last[a]) if old else draw.choice(others or [avoided])
 
-    def _hint_row(self, episode: Episode, index: int, draw: random.Random) -> Row:
-        action = draw.choice(list(episode.observation.admissible or ()))
+    def _said_row(self, episode: Episode, index: int, hint: str, action: str) -> Row:
+        """`action` said under `hint`."""
         chat = self.prompter.chat
-        context = episode.context(action_hint(action))
         said = chat.encode(format_action(action) + chat.template.end)
-        return self._row(episode, index, len(episode.turns), context, said)
+        return self._row(episode, index, len(episode.turns), episode.context(hint), said)
 
     def _row(self, episode: Episode, index: int, turn: int, context: np.ndarray, said: np.ndarray) -> Row:
         return Row("label", index, episode.group, turn, context, said, reward_advantage=1.0)
@@ -263,7 +271,10 @@ def supervised_batch(rows: Sequence[Row], length: int, context_weight: float) ->
     return batch._replace(mask=mask, weights=weights.astype(np.float32), advantages=mask.astype(np.float32))
 
 
-SOURCES = ("warmstart.py", "models", "prompts", "envs/alfworld", "rollout/packing.py", "rollout/episode.py")
+SOURCES = (
+    "warmstart.py", "models", "prompts", "envs/alfworld", "rollout/packing.py", "rollout/episode.py",
+    "teachers/lessons.py",
+)  # fmt: skip
 """Files whose contents decide what the mini student becomes; they are part of its cache key."""
 
 
@@ -310,7 +321,7 @@ def _content_hash(settings: Any) -> str:
 def _make(options: WarmStart, config: Any, world: World, wording: Wording, directory: Path, report: Report) -> None:
     tasks = world.tasks("train")[: options.games]
     report(f"mini student: demonstrations of {len(tasks)} games of {world.name}")
-    phrases = (HINT_OPENING, HINT_CLOSING, "\n\nYour task is to: ")
+    phrases = (HINT_OPENING, HINT_CLOSING, "\n\nYour task is to: ", *((LESSON_OPENING,) if options.lessons else ()))
     prompt = config.prompt
     texts = world_texts(world, wording, tasks[:400], config.max_turns, show_admissible=prompt.show_admissible)
     tokenizer = build_tokenizer(texts, phrases=phrases)

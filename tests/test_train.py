@@ -20,8 +20,10 @@ from pivotopd_jax.prompts.actions import format_action
 from pivotopd_jax.prompts.hints import action_hint
 from pivotopd_jax.recording import read_metrics
 from pivotopd_jax.records import Row
+from pivotopd_jax.run import TeacherModel
+from pivotopd_jax.scoring import teacher_divergence
 from pivotopd_jax.summary import summarise_run
-from pivotopd_jax.train import train
+from pivotopd_jax.train import evaluate_run, train, train_step
 
 PROJECT = Path(__file__).resolve().parents[1]
 
@@ -40,6 +42,7 @@ def tiny_config(method: str = "pivotopd", steps: int = 2) -> Any:
     c.method, c.steps, c.tasks_per_step, c.rollouts, c.max_turns = method, steps, 2, 2, 5
     c.sampler.slots = 8
     c.ppo.mini_batch = 4
+    c.offline.tasks, c.knobs.pivot_rollouts, c.knobs.pivot_least = 3, 2, 0.0  # a tiny student gets nothing right
     c.evaluate.tasks = c.evaluate.final_tasks = 4
     c.evaluate.mistakes, c.evaluate.continuations = 3, 2
     c.evaluate.every, c.checkpoint.every = 2, 1
@@ -103,6 +106,60 @@ def test_every_method_runs_through_the_same_loop(place, method):
     assert int(state.step) == (0 if method == "dapo" else 2)
     if method != "dapo":
         assert np.isfinite(read_metrics(place / method)[-1]["update/loss"])
+
+
+@pytest.mark.parametrize("method", ["opsd", "sdar", "skill_sd", "skill_grpo"])
+def test_methods_with_skills_distil_a_bank_from_the_students_own_rollouts(place, method):
+    config = tiny_config(method, steps=1)
+    config.knobs.privileged = "skills"
+    directory = place / f"skills-{method}"
+    _, state = train(config, directory)
+    assert int(state.step) == 1
+    entries = json.loads((directory / "skills.json").read_text())
+    assert 1 <= len(entries) <= 3
+    assert all("take " in entry["text"] for entry in entries)
+    if method in ("sdar", "skill_sd"):
+        assert read_metrics(directory)[-1]["update/penalty"] != 0
+    # A bank that is given is read, not made.
+    config.offline.skill_bank = str(directory / "nowhere.json")
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.json"):
+        train(config, place / f"given-{method}")
+
+
+@pytest.mark.parametrize("method", ["turnopd", "dagger", "pivotrl"])
+def test_what_a_step_hands_to_the_next_survives_a_crash(place, monkeypatch, method):
+    """The run dies after its third step and before that is saved: what the step left behind must not count twice."""
+    config = tiny_config(method, steps=3)
+
+    def dying(run, progress, step, recorder):
+        found = train_step(run, progress, step, recorder)
+        if step == 2:
+            raise KeyboardInterrupt
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr("pivotopd_jax.train.train_step", dying)
+        with pytest.raises(KeyboardInterrupt):
+            train(config, place / f"{method}-crashed")
+    _, resumed = train(config, place / f"{method}-crashed")
+    _, straight = train(config, place / f"{method}-straight")
+    assert same(straight, resumed)
+    first, *_, last = of_training(place / f"{method}-straight")
+    assert of_training(place / f"{method}-crashed")[-1] == last
+    if method == "turnopd":
+        assert 2 <= last["train/depth"] <= 5
+    if method == "dagger":
+        assert last["train/tokens"] > 1.5 * first["train/tokens"], "labels of earlier steps are trained on, too"
+
+
+def test_the_distance_to_the_teacher_is_measured_over_training(place):
+    config = tiny_config("sft", steps=1)
+    config.evaluate.teacher_divergence = True
+    run, state = train(config, place / "divergence")
+    assert read_metrics(place / "divergence")[-1]["eval/teacher_divergence"] > 0
+    trajectories = evaluate_run(run, state.params, run.world.tasks("test")[:2], 1.0).trajectories
+    same_model = replace(run, teacher_model=TeacherModel(run.learner, state.params))
+    assert teacher_divergence(same_model, state.params, trajectories) == pytest.approx(0, abs=1e-6)
 
 
 def recovered(policy, teacher, world, prompter, trajectories, notes, extension, **_: Any) -> tuple[list[Row], dict]:
@@ -181,7 +238,7 @@ def test_a_comparison_keeps_its_finished_cells(place):
         ({"world.name": "nope"}, "world 'nope' is not known"),
         ({"prompt.style": "nope"}, "expected 'windowed' or 'transcript'"),
         ({"knobs.recovery_mode": "nope"}, "recovery_mode is 'nope'; choose one of clipped_advantage"),
-        ({"teacher.kind": "nope"}, "expected 'symbolic'"),
+        ({"teacher.kind": "nope"}, "expected 'symbolic' or 'self'"),
         ({"steps": 49}, "0 at optimizer step 48, but the run takes 49; set config.ppo.decay_until=49, or 0"),
         ({"learner.fsdp": 64}, "a mesh of 64 × 1 devices was asked for"),
         ({"student": "/no/such/directory"}, "no/such/directory"),

@@ -109,5 +109,11 @@ class CorridorWording:
     def admissible(self, actions: Sequence[str]) -> str:
         return "\nChoose: " + ", ".join(actions)
 
+    def task(self, first: Observation) -> str:
+        return "Grab the prize near " + first.text
+
+    def gist(self, action: str) -> str | None:
+        return action if action == "grab" else None
+
     def windowed(self, first: Observation, history: Sequence[tuple[int, Turn]], observation: Observation) -> str:
         return " ".join([*(f"{turn.observation.text} {turn.action}." for _, turn in history), observation.text])

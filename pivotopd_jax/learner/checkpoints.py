@@ -38,10 +38,20 @@ class Checkpoints:
         """Steps done at the checkpoint with the highest evaluation, or None."""
         return self._manager.best_step()
 
-    def save(self, done: int, state: TrainState, *, success: float, configuration: dict[str, Any]) -> None:
-        """Saves `state` after `done` steps; returns once it is safe on disk."""
+    def save(
+        self,
+        done: int,
+        state: TrainState,
+        *,
+        success: float,
+        configuration: dict[str, Any],
+        depth: float | None = None,
+    ) -> None:
+        """Saves `state` and the learned rollout depth after `done` steps; returns once both are safe on disk."""
         arguments = ocp.args.Composite(
-            state=ocp.args.PyTreeSave(state._asdict()), configuration=ocp.args.JsonSave(configuration)
+            state=ocp.args.PyTreeSave(state._asdict()),
+            configuration=ocp.args.JsonSave(configuration),
+            progress=ocp.args.JsonSave({"depth": depth}),
         )
         self._manager.save(done, args=arguments, metrics={"success": success}, force=True)
         self._manager.wait_until_finished()
@@ -55,9 +65,14 @@ class Checkpoints:
 
     def configuration(self, done: int) -> dict[str, Any]:
         """The configuration that was in force when `done` steps had been taken."""
-        return self._manager.restore(done, args=ocp.args.Composite(configuration=ocp.args.JsonRestore()))[
-            "configuration"
-        ]
+        return self._json(done, "configuration")
+
+    def depth(self, done: int) -> float | None:
+        """The learned rollout depth after `done` steps, in turns; None if there is none."""
+        return self._json(done, "progress")["depth"]
+
+    def _json(self, done: int, item: str) -> Any:
+        return self._manager.restore(done, args=ocp.args.Composite(**{item: ocp.args.JsonRestore()}))[item]
 
     def close(self) -> None:
         self._manager.close()

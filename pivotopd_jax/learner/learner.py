@@ -48,6 +48,9 @@ class UpdateOptions:
         kl_coefficient: β of the k3 penalty to the reference.
         kl_on_recovery: whether recovery tokens carry the penalty too.
         objective: "surrogate" for PPO's clipped ratio, "likelihood" for A·log-prob (supervised learning with A = 1).
+        penalty: (log-probs, old log-probs, privileged log-probs) → nats, elementwise, added to the loss on privileged
+            tokens; None for none.
+        penalty_weight: of its mean over all tokens.
     """
 
     clip_low: float = 0.2
@@ -56,6 +59,8 @@ class UpdateOptions:
     kl_coefficient: float = 0.01
     kl_on_recovery: bool = True
     objective: Literal["surrogate", "likelihood"] = "surrogate"
+    penalty: Callable[[Any, Any, Any], Any] | None = None
+    penalty_weight: float = 0.0
 
 
 class DivergenceTerm(NamedTuple):
@@ -180,6 +185,11 @@ def policy_loss(log_probs: jax.Array, batch: TokenBatch, options: UpdateOptions)
         "entropy_estimate": -jnp.sum(jnp.where(batch.mask, log_probs, 0.0) * weights),
         "surrogate": surrogate,
     }
+    if options.penalty is not None:
+        chosen = batch.mask & batch.privileged
+        seen = (jnp.where(chosen, x, 0.0) for x in (log_probs, batch.old_log_probs, batch.privileged_log_probs))
+        sums["penalty"] = jnp.sum(jnp.where(chosen, options.penalty(*seen), 0.0) * weights)
+        surrogate = surrogate + options.penalty_weight * sums["penalty"]
     if not options.kl_coefficient:  # the reference has not been scored, either
         return surrogate, sums
     kl = kl_estimate(log_probs, batch.reference_log_probs, kind="k3", mask=batch.mask)
@@ -224,6 +234,11 @@ def _accumulate_divergence(
 
     value, new = jax.value_and_grad(loss)(params)
     return jax.tree.map(jnp.add, gradient, new), value
+
+
+@partial(jax.jit, static_argnames=("graphdef", "teacher_graphdef", "divergence"))
+def _divergence(graphdef, params, teacher_graphdef, teacher, batch: DivergenceBatch, places, divergence) -> jax.Array:
+    return divergence_loss(graphdef, params, teacher_graphdef, teacher, batch, places, divergence)
 
 
 @partial(jax.jit, static_argnames=("optimizer",), donate_argnames=("state",))
@@ -277,6 +292,14 @@ class Learner:
         """Last hidden states `[rows, length, width]` float32 before the response tokens of `packed`; 0 elsewhere."""
         parts = [jax.device_get(_hidden(self.graphdef, params, *part)) for part in self._micro_batches(_trees(packed))]
         return np.concatenate(parts)[: len(packed.tokens)].astype(np.float32)
+
+    def divergence(self, params: Any, term: DivergenceTerm) -> float:
+        """The value of a full-vocabulary term for the student with `params`, in nats."""
+        parts = [
+            _divergence(self.graphdef, params, term.graphdef, term.teacher, *part, term.function)
+            for part in self._micro_batches(term.batch)
+        ]
+        return float(np.sum(jax.device_get(parts)))
 
     def update(
         self, state: TrainState, batch: TokenBatch, *, on_policy: bool = False, divergence: DivergenceTerm | None = None

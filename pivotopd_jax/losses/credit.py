@@ -184,9 +184,7 @@ def skill_sd_penalty(student_log_probs: chex.Array, teacher_log_probs: chex.Arra
 def sdar_loss(
     student_log_probs: chex.Array, teacher_log_probs: chex.Array, mask: chex.Array, *, gate: chex.Numeric
 ) -> jax.Array:
-    """Token mean of sg[σ(gate · D)] · D, to be minimised (SDAR, arXiv 2605.15155).
-
-    Its gradient runs through log S only. With a constant gate its expectation under the student would be 0.
+    """Token mean of `sdar_token_loss`.
 
     Args:
         student_log_probs: `[..., length]` float, nats.
@@ -198,10 +196,46 @@ def sdar_loss(
         Scalar, nats per token.
     """
     selected = jnp.asarray(mask) != 0
-    log_ratio = jax.lax.stop_gradient(jnp.where(selected, teacher_log_probs, 0)) - jnp.where(
-        selected, student_log_probs, 0
-    )
-    return aggregate(jax.lax.stop_gradient(jax.nn.sigmoid(gate * log_ratio)) * log_ratio, mask)
+    student, teacher = (jnp.where(selected, log_probs, 0) for log_probs in (student_log_probs, teacher_log_probs))
+    return aggregate(sdar_token_loss(student, teacher, gate=gate), mask)
+
+
+def sdar_token_loss(student_log_probs: chex.Array, teacher_log_probs: chex.Array, *, gate: chex.Numeric) -> jax.Array:
+    """sg[σ(gate · D)] · D for each token, to be minimised (SDAR, arXiv 2605.15155).
+
+    Its gradient runs through log S only. With a constant gate its expectation under the student would be 0.
+
+    Args:
+        student_log_probs: `[..., length]` float, nats.
+        teacher_log_probs: `[..., length]` float, nats; carries no gradient.
+        gate: steepness, 5 in the paper, 1 / nats.
+
+    Returns:
+        `[..., length]` float, nats.
+    """
+    chex.assert_equal_shape([student_log_probs, teacher_log_probs])
+    log_ratio = jnp.subtract(jax.lax.stop_gradient(teacher_log_probs), student_log_probs)
+    return jax.lax.stop_gradient(jax.nn.sigmoid(gate * log_ratio)) * log_ratio
+
+
+def turnopd_weights(counts: chex.Array, *, blend: chex.Numeric) -> jax.Array:
+    """Weights of a token by its turn: from every token alike to every turn alike (TurnOPD, arXiv 2607.05804).
+
+    With n_k tokens in turn k of T, N in all: (1 − blend) + blend · (N / T) / n_k. The mean over the tokens of a
+    trajectory is 1 whatever the blend.
+
+    Args:
+        counts: `[..., turns]` float or int, n_k; 0 for a turn that was not played.
+        blend: in [0, 1].
+
+    Returns:
+        `[..., turns]` float; 0 where nothing was played.
+    """
+    counts = jnp.asarray(counts, jnp.result_type(float))
+    played = counts > 0
+    fair = counts.sum(axis=-1, keepdims=True) / jnp.maximum(played.sum(axis=-1, keepdims=True), 1)
+    weights = (1 - blend) + blend * fair / jnp.where(played, counts, 1)
+    return jax.lax.stop_gradient(jnp.where(played, weights, 0))
 
 
 def dagger_beta(iteration: int) -> float:

@@ -12,9 +12,9 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from pivotopd_jax.losses.credit import sod_weights, turn_means
+from pivotopd_jax.losses.credit import sod_weights, turn_means, turn_sums, turnopd_weights
 from pivotopd_jax.losses.divergences import jensen_shannon, reverse_kl
-from pivotopd_jax.methods.method import Behaviour, Divergence, Labels, Method
+from pivotopd_jax.methods.method import Behaviour, Divergence, Labels, Method, Probe
 from pivotopd_jax.records import PLAIN, TEACHER, TokenBatch, View
 
 NO_PENALTY = {"kl_coefficient": 0.0}
@@ -32,6 +32,13 @@ def shape_sod(batch: TokenBatch, views: Mapping[View, Any], *, cap: float) -> An
     shape = (int(batch.trajectory.max()) + 1, int(batch.turn.max()) + 1)
     divergence = turn_means(jnp.abs(log_ratio), batch.trajectory, batch.turn, batch.mask, shape=shape)
     return batch.reward_advantages + sod_weights(divergence, cap=cap)[batch.trajectory, batch.turn] * log_ratio
+
+
+def shape_turnopd(batch: TokenBatch, views: Mapping[View, Any], *, blend: float) -> Any:
+    """D with the weight of the token's turn; `[rows, length]` float32 (arXiv 2607.05804)."""
+    shape = (int(batch.trajectory.max()) + 1, int(batch.turn.max()) + 1)
+    counts = turn_sums(jnp.ones(batch.mask.shape), batch.trajectory, batch.turn, batch.mask, shape=shape)
+    return turnopd_weights(counts, blend=blend)[batch.trajectory, batch.turn] * shape_opd(batch, views)
 
 
 def shape_nothing(batch: TokenBatch, views: Mapping[View, Any]) -> Any:
@@ -65,6 +72,17 @@ def sod(knobs: Any) -> Method:
     """Reward and distillation, where turns far from the teacher are distilled less (arXiv 2605.07725)."""
     return Method(
         "sod", shape=partial(shape_sod, cap=knobs.turn_cap), views=(TEACHER,), normalization=knobs.normalization
+    )
+
+
+def turnopd(knobs: Any) -> Method:
+    """OPD whose weight moves from tokens to turns, on rollouts as deep as the teacher has to say (arXiv 2607.05804)."""
+    return replace(
+        _sampled_opd(knobs),
+        name="turnopd",
+        shape=shape_turnopd,
+        behaviour=Behaviour(probe=Probe()),
+        schedule=lambda step, steps: {"blend": step / max(steps - 1, 1)},
     )
 
 

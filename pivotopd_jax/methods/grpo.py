@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pivotopd_jax.methods.method import Method, StepAdvantage
+from pivotopd_jax.methods.method import Behaviour, Method, Pivots, StepAdvantage
 
 
 def grpo(knobs: Any) -> Method:
@@ -26,3 +26,9 @@ def dr_grpo(knobs: Any) -> Method:
 def gigpo(knobs: Any) -> Method:
     """GRPO plus an advantage of each step among the group's steps from the same observation (arXiv 2505.10978)."""
     return replace(grpo(knobs), name="gigpo", step_advantage=StepAdvantage(knobs.step_weight, knobs.discount))
+
+
+def pivotrl(knobs: Any) -> Method:
+    """GRPO on single turns of offline episodes that the student does not yet get right (arXiv 2603.21383)."""
+    pivots = Pivots(knobs.pivot_rollouts, knobs.pivot_least, knobs.pivot_most)
+    return replace(grpo(knobs), name="pivotrl", behaviour=Behaviour(pivots=pivots))

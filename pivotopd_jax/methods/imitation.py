@@ -1,7 +1,7 @@
 """Learning from a teacher's actions by cross-entropy; methods differ in the states at which the teacher is asked.
 
-Multi-turn DAgger and its AggreVaTe-style relative are arXiv 2605.12913. Left out: data of earlier iterations is not
-kept, every step trains on what it has just collected (the papers' option "this iteration's data only").
+Multi-turn DAgger and its AggreVaTe-style relative are arXiv 2605.12913. There an iteration collects all its data and
+then trains for some epochs; here, as everywhere in this package, every step collects and then trains once.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ def sft(knobs: Any) -> Method:
 
 def dagger(knobs: Any) -> Method:
     """The teacher plays a turn with a probability that falls, and labels every state visited (arXiv 2605.12913)."""
-    return replace(sft(knobs), name="dagger", behaviour=Behaviour("mixture", dagger_beta, ITERATIONS))
+    mixture = Behaviour("mixture", dagger_beta, ITERATIONS)
+    return replace(sft(knobs), name="dagger", behaviour=mixture, replay=knobs.replay)
 
 
 def aggrevate(knobs: Any) -> Method:
     """The student plays some turns, then the teacher to the end; labels from there on (arXiv 2605.12913)."""
     handed_over = Behaviour("switch", lambda iteration: 1 - dagger_beta(iteration), ITERATIONS)
-    return replace(sft(knobs), name="aggrevate", behaviour=handed_over, labels=Labels("teacher"))
+    return replace(sft(knobs), name="aggrevate", behaviour=handed_over, labels=Labels("teacher"), replay=knobs.replay)

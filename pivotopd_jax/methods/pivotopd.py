@@ -85,7 +85,7 @@ def _pivotopd(knobs: Any, mode: str) -> Method:
     return Method(
         "pivotopd",
         shape=_shape(knobs, mode),
-        annotation=Annotation(max_actions=knobs.max_actions),
+        annotation=_report(knobs),
         views=_views(knobs, hinted=knobs.preventive_weight or knobs.recovery_weight),
         normalization=knobs.normalization,
         **_recovery(knobs, mode),
@@ -97,7 +97,7 @@ def preventive_only(knobs: Any) -> Method:
     return Method(
         "preventive_only",
         shape=_shape(knobs, knobs.recovery_mode, preventive_weight=0.1),
-        annotation=Annotation(max_actions=knobs.max_actions),
+        annotation=_report(knobs),
         views=_views(knobs, hinted=True),
         normalization=knobs.normalization,
     )
@@ -115,22 +115,14 @@ def recovery_only(knobs: Any) -> Method:
     )
 
 
-def opsd(knobs: Any) -> Method:
-    """Self-distillation at every turn, hinted with the gold action there, without a reward (arXiv 2601.18734)."""
-    return Method(
-        "opsd",
-        shape=_shape(knobs, knobs.recovery_mode, reward_weight=0.0, preventive_weight=1.0, lesson_weight=0.0),
-        annotation=Annotation(turns="every"),
-        views=("hinted",),
-        normalization=knobs.normalization,
-    )
-
-
 def random_turns(knobs: Any) -> Method:
     """PivotOPD with as many hints at turns drawn at random, in place of those that the teacher names."""
-    return replace(
-        pivotopd(knobs), name="random_turns", annotation=Annotation(turns="random", max_actions=knobs.max_actions)
-    )
+    return replace(pivotopd(knobs), name="random_turns", annotation=replace(_report(knobs), turns="random"))
+
+
+def self_distillation(knobs: Any) -> Method:
+    """PivotOPD whose teacher is the student itself, as it was at the start of the step."""
+    return replace(pivotopd(knobs), name="self_distillation", teacher="student")
 
 
 def hints_without_gold(knobs: Any) -> Method:
@@ -140,7 +132,7 @@ def hints_without_gold(knobs: Any) -> Method:
     return replace(
         method,
         name="hints_without_gold",
-        annotation=Annotation(max_actions=knobs.max_actions, hint="reflection"),
+        annotation=replace(_report(knobs), hint="reflection"),
         extension=replace(method.extension, hint="reflection"),
     )
 
@@ -153,6 +145,11 @@ def reverse_kl_recovery(knobs: Any) -> Method:
 def exact_recovery(knobs: Any) -> Method:
     """PivotOPD with the forward KL that the recovery advantage approximates, over the whole vocabulary."""
     return replace(_pivotopd(knobs, "exact_forward_kl"), name="exact_recovery")
+
+
+def _report(knobs: Any) -> Annotation:
+    """What the teacher is asked for; lessons only if they count for something."""
+    return Annotation(max_actions=knobs.max_actions, lessons="report" if knobs.lesson_weight else None)
 
 
 def _views(knobs: Any, *, hinted: Any) -> tuple[View, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from pivotopd_jax.methods import METHODS
-from pivotopd_jax.methods.method import Method
+from pivotopd_jax.methods.method import Behaviour, Method
 
 
 def methods_table(knobs: Any) -> Table:
@@ -27,11 +27,20 @@ def methods_table(knobs: Any) -> Table:
 
 
 def _collect(method: Method) -> str:
-    behaviour = method.behaviour
+    parts = [_who(method.behaviour)]
+    if method.behaviour.skills:
+        parts.append(f"shown {method.behaviour.skills} skills")
+    if probe := method.behaviour.probe:
+        parts.append(f"depth by a probe every {probe.every} steps")
+    if pivots := method.behaviour.pivots:
+        parts.append(f"single offline turns with a mean reward in [{pivots.least:g}, {pivots.most:g}]")
+    return ", ".join(parts)
+
+
+def _who(behaviour: Behaviour) -> str:
     if behaviour.depth:
-        return (
-            f"{behaviour.actor}, depth {' '.join(str(behaviour.depth(step)) for step in (0, 10, 20))} at step 0 10 20"
-        )
+        depths = " ".join(str(behaviour.depth(step)) for step in (0, 10, 20))
+        return f"{behaviour.actor}, depth {depths} at step 0 10 20"
     if behaviour.actor == "prefix":
         lengths = " ".join(str(behaviour.prefix(step, 10)) for step in (0, 10, 20))
         return f"expert prefix, {lengths} of 10 turns at step 0 10 20"
@@ -45,14 +54,22 @@ def _annotate(method: Method) -> str:
     chosen = method.annotation
     if chosen is None:
         return "–"
-    count = "" if chosen.turns == "every" else f", m = {chosen.max_actions}"
-    return f"{chosen.turns} turns{count}, {chosen.hint.replace('_', ' ')}"
+    parts = []
+    if chosen.turns != "none":
+        count = "" if chosen.turns == "every" else f", m = {chosen.max_actions}"
+        by = " by the student's own vote" if method.teacher == "student" else ""
+        parts.append(f"{chosen.turns} turns{by}{count}, {chosen.hint.replace('_', ' ')}")
+    if chosen.lessons:
+        words = {"report": "the report's lessons", "skills": f"{chosen.skills} skills of the bank"}
+        parts.append(words.get(chosen.lessons, "the group's first success"))
+    return "; ".join(parts)
 
 
 def _extend(method: Method) -> str:
     chosen = method.extension
     if method.labels:
-        return f"labels at {method.labels.turns} turns"
+        replay = ", those of earlier steps too" if method.replay else ""
+        return f"labels at {method.labels.turns} turns{replay}"
     if chosen is None:
         return "–"
     return f"K = {chosen.depth}, {chosen.sampler} sampler, {chosen.hint.replace('_', ' ')}, at most {chosen.limit}"
@@ -61,13 +78,19 @@ def _extend(method: Method) -> str:
 def _shape(method: Method) -> str:
     parts = [f"A_RL by {method.normalization}"] if method.rollouts else []
     if keywords := getattr(method.shape, "keywords", None):
-        parts.append(", ".join(f"{key} {value:g}" for key, value in keywords.items()))
+        parts.append(", ".join(f"{key} {value}" for key, value in keywords.items() if key != "view"))
+    for key in method.schedule(0, 50):
+        values = " ".join(f"{method.schedule(step, 50)[key]:.2g}" for step in (0, 25, 49))
+        parts.append(f"{key} {values} at step 0 25 49 of 50")
     if method.step_advantage:
         parts.append(f"step advantage × {method.step_advantage.weight:g}, γ = {method.step_advantage.discount:g}")
     if method.divergence:
         term = method.divergence
         name = getattr(term.function, "func", term.function).__name__
         parts.append(f"{name} × {term.weight:g} on {' and '.join(term.rows)} rows, view {term.view}")
+    if method.penalty:
+        name = getattr(method.penalty.function, "func", method.penalty.function).__name__.strip("_")
+        parts.append(f"{name} × {method.penalty.weight:g}, view {method.penalty.view}")
     if not method.uniform_groups:
         parts.append("groups of equal scores dropped")
     parts += [f"{key} {value}" for key, value in method.update.items()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from pivotopd_jax.records import Observation, Turn
@@ -11,10 +12,11 @@ FORMAT = (
     "Think about the next step between <think> and </think>, then give exactly one admissible action "
     "between <action> and </action>."
 )
+SEARCHING = ("go to ", "open ", "close ", "examine ", "look", "inventory", "help")
+"""Beginnings of commands that look for things; where a thing lies is another matter in every game."""
 
-
-def _task(first: Observation) -> str:
-    return first.text.rpartition("Your task is to: ")[2].strip()
+_NUMBER = re.compile(r" \d+")
+_SOURCE = re.compile(r"^(take .+?) from .+$")
 
 
 class AlfWorldWording:
@@ -29,8 +31,17 @@ class AlfWorldWording:
     def admissible(self, actions: Sequence[str]) -> str:
         return "\nAdmissible actions:" + "".join(f"\n{action}" for action in actions)
 
+    def task(self, first: Observation) -> str:
+        return first.text.rpartition("Your task is to: ")[2].strip()
+
+    def gist(self, action: str) -> str | None:
+        """ "take mug 2 from desk 1" is "take mug"; going, opening and looking have none."""
+        if action.startswith(SEARCHING):
+            return None
+        return _SOURCE.sub(r"\1", _NUMBER.sub("", action))
+
     def windowed(self, first: Observation, history: Sequence[tuple[int, Turn]], observation: Observation) -> str:
-        lines = ["You act in a household through text commands.", f"Task: {_task(first)}"]
+        lines = ["You act in a household through text commands.", f"Task: {self.task(first)}"]
         if history:
             lines.append("The latest steps:")
         for index, turn in history:

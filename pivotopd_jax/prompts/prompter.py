@@ -36,6 +36,14 @@ class Wording(Protocol):
         """The list of actions, as appended to a user turn."""
         ...
 
+    def task(self, first: Observation) -> str:
+        """What is to be done, as the first observation states it."""
+        ...
+
+    def gist(self, action: str) -> str | None:
+        """What of `action` holds in other games too, without names of instances; None if nothing does."""
+        ...
+
     def windowed(self, first: Observation, history: Sequence[tuple[int, Turn]], observation: Observation) -> str:
         """The one user turn of the windowed style; `history` holds (0-based index, turn) of the turns shown."""
         ...

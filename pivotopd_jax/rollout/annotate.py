@@ -1,35 +1,80 @@
-"""Who reads: turns a teacher's reports into notes on turns."""
+"""Who reads: turns a teacher's reports, skills and successes into notes on turns."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from pivotopd_jax.methods.method import Annotation
 from pivotopd_jax.prompts.actions import is_mismatch
-from pivotopd_jax.records import Note, Trajectory
+from pivotopd_jax.records import Note, Observation, Trajectory
 from pivotopd_jax.teachers.protocol import Report, Teacher
+
+Advise = Callable[[Observation, int], str]
+"""(first observation of a task, how many) → so many skills of the bank as one text."""
 
 
 def annotate(
-    teacher: Teacher, trajectories: Sequence[Trajectory], annotation: Annotation | None, *, seed: int
+    teacher: Teacher,
+    trajectories: Sequence[Trajectory],
+    annotation: Annotation | None,
+    *,
+    seed: int,
+    skills: Advise | None = None,
 ) -> list[Note]:
     """Notes on the turns of `trajectories`, at most one a turn.
 
     A turn is pivotal when a gold action is named there and the student's action is not it.
+
+    Raises:
+        ValueError: skills are asked for and `skills` is None.
     """
     if annotation is None:
         return []
-    reports = teacher.reports(trajectories, max_actions=annotation.max_actions, every_turn=annotation.turns != "named")
-    if annotation.turns == "random":
-        named = teacher.reports(trajectories, max_actions=annotation.max_actions, every_turn=False)
-        reports = _random_turns(reports, named, seed)
+    reports = _with_lessons(_reports(teacher, trajectories, annotation, seed), trajectories, annotation, skills)
     return [
         note
         for index, (trajectory, report) in enumerate(zip(trajectories, reports, strict=True))
         for note in _notes(index, trajectory, report)
     ]
+
+
+def _reports(teacher: Teacher, trajectories: Sequence[Trajectory], wanted: Annotation, seed: int) -> list[Report]:
+    if wanted.turns == "none":
+        return [Report()] * len(trajectories)
+    lessons = wanted.lessons == "report"
+
+    def ask(every_turn: bool) -> list[Report]:
+        return teacher.reports(trajectories, max_actions=wanted.max_actions, every_turn=every_turn, lessons=lessons)
+
+    if wanted.turns == "random":
+        return _random_turns(ask(True), ask(False), seed)
+    return ask(wanted.turns == "every")
+
+
+def _with_lessons(
+    reports: list[Report], trajectories: Sequence[Trajectory], wanted: Annotation, skills: Advise | None
+) -> list[Report]:
+    """The reports with an episode lesson from elsewhere, if `wanted` says so."""
+    if wanted.lessons == "skills":
+        if skills is None:
+            raise ValueError("the method shows skills, but there is no skill bank")
+        texts: list[str | None] = [skills(t.turns[0].observation, wanted.skills) for t in trajectories]
+    elif wanted.lessons == "success":
+        texts = group_successes(trajectories)
+    else:
+        return reports
+    return [Report(report.remarks, text) for report, text in zip(reports, texts, strict=True)]
+
+
+def group_successes(trajectories: Sequence[Trajectory]) -> list[str | None]:
+    """For each trajectory the actions of the first that won in its group, itself included; None if none did."""
+    first: dict[int, str] = {}
+    for t in trajectories:
+        if t.won:
+            first.setdefault(t.group, ", ".join(turn.action for turn in t.turns if turn.action and turn.accepted))
+    return [first.get(t.group) for t in trajectories]
 
 
 def _notes(index: int, trajectory: Trajectory, report: Report) -> list[Note]:

@@ -8,8 +8,9 @@ from functools import cache
 import numpy as np
 
 from pivotopd_jax.methods.method import Behaviour
-from pivotopd_jax.rollout.collect import Actor, Start, request_seed, student
+from pivotopd_jax.rollout.collect import Actor, Start, student
 from pivotopd_jax.rollout.episode import Episode
+from pivotopd_jax.sampling.policy import request_seed
 from pivotopd_jax.teachers.protocol import Situation, Teacher
 from pivotopd_jax.teachers.resolve import resolved_actions
 
@@ -17,11 +18,6 @@ from pivotopd_jax.teachers.resolve import resolved_actions
 def iteration_of(step: int, steps: int, iterations: int) -> int:
     """The iteration, counted from 1, that `step` of `steps` belongs to."""
     return 1 + step * iterations // steps
-
-
-def depth_of(behaviour: Behaviour, step: int, max_turns: int) -> int:
-    """Turn limit of the episodes of `step`."""
-    return max_turns if behaviour.depth is None else min(max_turns, behaviour.depth(step))
 
 
 def make_actor(

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from pivotopd_jax.envs.protocol import World
 from pivotopd_jax.prompts.prompter import Prompter
-from pivotopd_jax.records import Task, Trajectory
+from pivotopd_jax.records import Observation, Task, Trajectory
 from pivotopd_jax.rollout.episode import Episode
-from pivotopd_jax.sampling.policy import Policy, Request
+from pivotopd_jax.sampling.policy import Policy, Request, request_seed
 
 Actor = Callable[[int, Episode], str | None]
 """Who acts at this turn of the episode with this index: an action that a teacher forces, or None for the student."""
@@ -23,11 +21,6 @@ def student(index: int, episode: Episode) -> str | None:
     """The student acts at every turn."""
     del index, episode
     return None
-
-
-def request_seed(*parts: int) -> int:
-    """A 32-bit seed that depends on every part."""
-    return int(np.random.SeedSequence(parts).generate_state(1)[0])
 
 
 def play(
@@ -90,12 +83,18 @@ def _speak(policy: Policy, episodes: dict[int, Episode], temperature: float, see
 
 
 def fresh_starts(
-    world: World, prompter: Prompter, tasks: Sequence[Task], *, rollouts: int, max_turns: int
+    world: World,
+    prompter: Prompter,
+    tasks: Sequence[Task],
+    *,
+    rollouts: int,
+    max_turns: int,
+    advise: Callable[[Observation], str] | None = None,
 ) -> list[Start]:
-    """`rollouts` starts for each task, group by group."""
+    """`rollouts` starts for each task, group by group, with the advice that `advise` gives on the first observation."""
 
     def start(task: Task, group: int) -> Start:
-        return lambda: Episode.start(world.make(), prompter, task, group, max_turns)
+        return lambda: Episode.start(world.make(), prompter, task, group, max_turns, advise)
 
     return [start(task, group) for group, task in enumerate(tasks) for _ in range(rollouts)]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from pivotopd_jax.envs.protocol import Env, Snapshot
@@ -19,19 +21,38 @@ class Episode:
         turns: played so far.
         observation: shown now.
         snapshot: the environment's state now.
+        advice: shown with every turn of this episode; empty for none.
     """
 
-    def __init__(self, env: Env, prompter: Prompter, task: Task, group: int, observation: Observation, max_turns: int):
+    def __init__(
+        self,
+        env: Env,
+        prompter: Prompter,
+        task: Task,
+        group: int,
+        observation: Observation,
+        max_turns: int,
+        advice: str = "",
+    ):
         self.env, self.prompter, self.task, self.group = env, prompter, task, group
-        self.observation, self.max_turns = observation, max_turns
+        self.observation, self.max_turns, self.advice = observation, max_turns, advice
         self.turns: list[Turn] = []
         self.snapshot: Snapshot = env.snapshot()
         self.score, self.won, self.done = 0.0, False, False
 
     @classmethod
-    def start(cls, env: Env, prompter: Prompter, task: Task, group: int, max_turns: int) -> Episode:
-        """A new episode of `task`."""
-        return cls(env, prompter, task, group, env.reset(task), max_turns)
+    def start(
+        cls,
+        env: Env,
+        prompter: Prompter,
+        task: Task,
+        group: int,
+        max_turns: int,
+        advise: Callable[[Observation], str] | None = None,
+    ) -> Episode:
+        """A new episode of `task`, with the advice that `advise` gives on its first observation."""
+        first = env.reset(task)
+        return cls(env, prompter, task, group, first, max_turns, advise(first) if advise else "")
 
     @classmethod
     def resume(cls, env: Env, prompter: Prompter, trajectory: Trajectory, turn: int, max_turns: int) -> Episode:
@@ -48,8 +69,8 @@ class Episode:
         return self.done or len(self.turns) >= self.max_turns
 
     def context(self, hint: str = "") -> np.ndarray:
-        """The student's context at this turn, `[context_length]` int32."""
-        return self.prompter.context(self.turns, self.observation, hint)
+        """The student's context at this turn, `[context_length]` int32; a hint stands in the place of the advice."""
+        return self.prompter.context(self.turns, self.observation, hint or self.advice)
 
     def respond(self, context_ids: np.ndarray, sample: Sample) -> None:
         """Plays what the student said under `context_ids`."""

@@ -17,9 +17,8 @@ from pivotopd_jax.methods.method import Recovery
 from pivotopd_jax.prompts.hints import REFLECTION, action_hint, leaks_hint
 from pivotopd_jax.prompts.prompter import Prompter
 from pivotopd_jax.records import Note, Row, Trajectory
-from pivotopd_jax.rollout.collect import request_seed
 from pivotopd_jax.rollout.episode import Episode
-from pivotopd_jax.sampling.policy import Policy, Request
+from pivotopd_jax.sampling.policy import Policy, Request, request_seed
 from pivotopd_jax.teachers.protocol import Situation, Teacher
 from pivotopd_jax.teachers.resolve import resolve_action
 

@@ -36,7 +36,7 @@ def rollout_rows(
             note = noted.get((index, turn))
             views = _views(trajectory, turn, note, method, prompter) if note else {}
             advantage = float(advantages[index]) + added.get((index, turn), 0.0)
-            pivotal = bool(note and note.pivotal) or _every_turn(method, note)
+            pivotal = bool(note and note.pivotal)
             rows.append(
                 Row(
                     "rollout", index, trajectory.group, turn, played.context_ids, played.response_ids, views,
@@ -65,10 +65,6 @@ def step_advantages(trajectories: Sequence[Trajectory], method: Method) -> dict[
     return {place: wanted.weight * float(value) for place, value in zip(turns, found, strict=True)}
 
 
-def _every_turn(method: Method, note: Note | None) -> bool:
-    return bool(note and note.gold_action and method.annotation and method.annotation.turns == "every")
-
-
 def _views(trajectory: Trajectory, turn: int, note: Note, method: Method, prompter: Prompter) -> dict[View, np.ndarray]:
     """Privileged contexts of one turn, as far as the method asks for them."""
     hints: dict[View, str | None] = {
@@ -90,7 +86,12 @@ def _hint(note: Note, annotation: Annotation | None) -> str | None:
 
 
 def batch_rows(
-    rows: Sequence[Row], *, length: int, aggregation: Aggregation = "token_mean", constant: float = 1.0
+    rows: Sequence[Row],
+    *,
+    length: int,
+    aggregation: Aggregation = "token_mean",
+    constant: float = 1.0,
+    view: View | None = None,
 ) -> tuple[TokenBatch, Packed]:
     """Packs the plain contexts and responses of `rows` into token rows of `length`.
 
@@ -98,6 +99,7 @@ def batch_rows(
         rows: responses with their contexts.
         length: tokens of a packed row.
         aggregation, constant: what each token counts for, see `losses.surrogate.aggregate`.
+        view: rows that have it are `privileged`.
 
     Returns:
         The batch, advantages and log-probs still 0, and the packing that maps rows to tokens.
@@ -112,6 +114,8 @@ def batch_rows(
         reward_advantages=packed.scatter([row.reward_advantage for row in rows]),
         old_log_probs=zeros,
         reference_log_probs=zeros,
+        privileged_log_probs=zeros,
+        privileged=packed.scatter([view in row.views for row in rows], bool),
         recovery=packed.scatter([row.kind == "recovery" for row in rows], bool),
         pivotal=packed.scatter([row.pivotal for row in rows], bool),
         trajectory=packed.scatter([row.trajectory for row in rows], np.int32),

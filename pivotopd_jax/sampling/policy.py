@@ -9,6 +9,11 @@ from typing import Protocol
 import numpy as np
 
 
+def request_seed(*parts: int) -> int:
+    """A 32-bit seed that depends on every part."""
+    return int(np.random.SeedSequence(parts).generate_state(1)[0])
+
+
 @dataclass(frozen=True, eq=False)
 class Request:
     """One response wanted.

@@ -56,13 +56,16 @@ class Situation:
 class Teacher(Protocol):
     """Names actions. What it returns is untrusted and is resolved onto the admissible set by the caller."""
 
-    def reports(self, trajectories: Sequence[Trajectory], *, max_actions: int, every_turn: bool) -> list[Report]:
+    def reports(
+        self, trajectories: Sequence[Trajectory], *, max_actions: int, every_turn: bool, lessons: bool = False
+    ) -> list[Report]:
         """Reads finished trajectories with their outcome.
 
         Args:
             trajectories: whole episodes, successes too.
             max_actions: most gold actions in one report.
             every_turn: name a gold action at every turn, right or wrong, instead of choosing turns.
+            lessons: put advice in words, too; a teacher may give some unasked.
         """
         ...
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from pivotopd_jax.envs.protocol import Knowledge, Planner, Snapshot
@@ -20,6 +20,14 @@ from pivotopd_jax.teachers.protocol import Remark, Report, Situation
 
 KnowledgeName = Literal["oracle", "expert", "hindsight"]
 
+Advise = Callable[[Snapshot], str | None]
+"""Puts into words what should be done from a state on; None where there is nothing to say."""
+
+
+def _no_advice(snapshot: Snapshot) -> str | None:
+    del snapshot
+    return None
+
 
 class SymbolicTeacher:
     """Implements `teachers.protocol.Teacher` with a planner.
@@ -28,6 +36,7 @@ class SymbolicTeacher:
         report_knowledge: what reports rest on.
         recovery_knowledge: what recovery actions rest on; "hindsight" is not possible there.
         error_rate: share of named actions that are replaced by a random other admissible one.
+        advise: puts into words what should be done from a state on; by default nothing.
     """
 
     def __init__(
@@ -38,6 +47,7 @@ class SymbolicTeacher:
         recovery_knowledge: KnowledgeName = "expert",
         error_rate: float = 0.0,
         seed: int = 0,
+        advise: Advise | None = None,
     ):
         if recovery_knowledge == "hindsight":
             raise ValueError(
@@ -47,9 +57,13 @@ class SymbolicTeacher:
         self.report_knowledge: KnowledgeName = report_knowledge
         self.recovery_knowledge: KnowledgeName = recovery_knowledge
         self.error_rate, self.seed = error_rate, seed
+        self.advise: Advise = advise or _no_advice
 
-    def reports(self, trajectories: Sequence[Trajectory], *, max_actions: int, every_turn: bool) -> list[Report]:
-        return [self._report(trajectory, max_actions, every_turn) for trajectory in trajectories]
+    def reports(
+        self, trajectories: Sequence[Trajectory], *, max_actions: int, every_turn: bool, lessons: bool = False
+    ) -> list[Report]:
+        advise = self.advise if lessons else _no_advice
+        return [self._report(trajectory, max_actions, every_turn, advise) for trajectory in trajectories]
 
     def recovery_actions(self, situations: Sequence[Situation]) -> list[str | None]:
         named = []
@@ -64,7 +78,9 @@ class SymbolicTeacher:
             return None
         return self.planner.observed(now if knowledge == "expert" else end)
 
-    def _report(self, trajectory: Trajectory, max_actions: int, every_turn: bool) -> Report:
+    def _report(self, trajectory: Trajectory, max_actions: int, every_turn: bool, advise: Advise) -> Report:
+        if not trajectory.turns:
+            return Report()
         turns = range(len(trajectory.turns))
         chosen = list(turns) if every_turn else sorted(self._mistakes(trajectory)[:max_actions])
         remarks = []
@@ -73,8 +89,8 @@ class SymbolicTeacher:
             known = self._known(self.report_knowledge, snapshot, trajectory.final_snapshot)
             gold = self._err(self.planner.next_action(snapshot, known), trajectory.turns[turn].observation.admissible)
             if gold is not None:
-                remarks.append(Remark(turn, gold))
-        return Report(tuple(remarks))
+                remarks.append(Remark(turn, gold, advise(snapshot)))
+        return Report(tuple(remarks), advise(trajectory.turns[0].snapshot))
 
     def _mistakes(self, trajectory: Trajectory) -> list[int]:
         """Turns that the teacher would have played differently, the costliest first, then in order of time."""

@@ -20,6 +20,7 @@ from pivotopd_jax.losses.credit import (
     stepopsd_advantages,
     turn_means,
     turn_sums,
+    turnopd_weights,
 )
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -135,3 +136,12 @@ def test_the_share_of_the_dagger_teacher_falls_to_its_floor():
     np.testing.assert_allclose([dagger_beta(i) for i in range(1, 6)], [1, 0.8, 0.6, 0.6, 0.6])
     with pytest.raises(ValueError, match="iteration is 0; iterations are counted from 1"):
         dagger_beta(0)
+
+
+def test_turnopd_moves_weight_from_tokens_to_turns():
+    counts = np.array([[4, 1, 1, 0], [0, 0, 0, 0]])
+    np.testing.assert_allclose(turnopd_weights(counts, blend=0.0), [[1, 1, 1, 0], [0, 0, 0, 0]])
+    np.testing.assert_allclose(turnopd_weights(counts, blend=1.0), [[0.5, 2, 2, 0], [0, 0, 0, 0]])
+    np.testing.assert_allclose(turnopd_weights(counts, blend=0.5)[0], [0.75, 1.5, 1.5, 0])
+    for blend in (0.0, 0.3, 1.0):
+        assert np.sum(turnopd_weights(counts, blend=blend)[0] * counts[0]) == pytest.approx(6)

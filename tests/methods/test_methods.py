@@ -32,7 +32,7 @@ def test_a_method_knows_its_name_and_says_in_one_sentence_what_it_is(knobs, name
 
 
 def test_the_table_shows_what_each_stage_does(knobs, capsys):
-    Console(width=500).print(methods_table(knobs))
+    Console(width=1500).print(methods_table(knobs))
     text = capsys.readouterr().out
     assert all(name in text for name in METHODS)
     for expected in (
@@ -42,6 +42,14 @@ def test_the_table_shows_what_each_stage_does(knobs, capsys):
         "clip_high 0.28",
         "kl_divergence × 1 on recovery rows",
         "groups of equal scores dropped",
+        "shown 6 skills",
+        "mix 0.5 0.25 0.01 at step 0 25 49 of 50",
+        "depth by a probe every 8 steps",
+        "single offline turns with a mean reward in [0.1, 0.6]",
+        "by the student's own vote",
+        "gated × 0.01, view lesson",
+        "the group's first success",
+        "labels at every turns, those of earlier steps too",
     ):
         assert expected in text, expected
 

@@ -14,8 +14,9 @@ from pivotopd_jax.learner.learner import Learner, UpdateOptions, make_mesh, make
 from pivotopd_jax.methods import make_method
 from pivotopd_jax.methods.method import Behaviour, Labels, Method
 from pivotopd_jax.records import Row, Trajectory
-from pivotopd_jax.rollout.behaviours import depth_of, iteration_of, make_actor
+from pivotopd_jax.rollout.behaviours import iteration_of, make_actor
 from pivotopd_jax.rollout.collect import fresh_starts, play
+from pivotopd_jax.rollout.depth import depth_of
 from pivotopd_jax.rollout.label import label
 from pivotopd_jax.rollout.rows import batch_rows, rollout_rows
 from pivotopd_jax.teachers.symbolic import SymbolicTeacher
@@ -119,7 +120,7 @@ def update(toy: Toy, method: Method, played: list[Trajectory]) -> tuple[dict[str
 
 @pytest.mark.parametrize("name", ["sft", "dagger", "aggrevate"])
 def test_imitation_is_cross_entropy_on_labels_alone(toy, name):
-    method = make_method(name, ConfigDict())
+    method = make_method(name, ConfigDict({"replay": True}))
     played = collect(toy, method.behaviour, step=4, rollouts=1)
     rows = rollout_rows(played, [], method, toy.prompter) + labels_of(toy, played, method.labels)
     assert {row.kind for row in rows} == {"label"}
@@ -132,7 +133,9 @@ def test_imitation_is_cross_entropy_on_labels_alone(toy, name):
 
 def test_dagger_with_beta_one_is_sft_to_the_bit(toy):
     sft = make_method("sft", ConfigDict())
-    dagger = replace(make_method("dagger", ConfigDict()), behaviour=Behaviour("mixture", lambda iteration: 1.0, 5))
+    dagger = replace(
+        make_method("dagger", ConfigDict({"replay": True})), behaviour=Behaviour("mixture", lambda iteration: 1.0, 5)
+    )
     results = [update(toy, method, collect(toy, method.behaviour)) for method in (sft, dagger)]
     assert results[0][0] == results[1][0]
     for left, right in zip(results[0][1], results[1][1], strict=True):

@@ -16,7 +16,7 @@ from pivotopd_jax.learner.learner import DivergenceTerm, Learner, UpdateOptions,
 from pivotopd_jax.methods import make_method
 from pivotopd_jax.methods.method import Annotation, Recovery
 from pivotopd_jax.models.qwen3 import apply, compute_logits
-from pivotopd_jax.prompts.hints import REFLECTION, action_hint
+from pivotopd_jax.prompts.hints import REFLECTION, action_hint, lesson_hint
 from pivotopd_jax.prompts.prompter import PrivilegedPrompt
 from pivotopd_jax.records import PLAIN, Row
 from pivotopd_jax.rollout.annotate import annotate
@@ -77,6 +77,53 @@ def test_a_fallible_teacher_errs_at_its_rate_and_repeatably(toy):
     wrong = annotate(fallible, trajectories, Annotation(turns="every"), seed=0)
     assert all(r.gold_action != w.gold_action for r, w in zip(right, wrong, strict=True))
     assert wrong == annotate(teacher(toy, error_rate=1.0), trajectories, Annotation(turns="every"), seed=1)
+
+
+def test_lessons_come_from_where_the_method_says(toy):
+    won, lost = forced(toy, ["right", "left", "right", "grab"]), forced(toy, ["right", "left"], max_turns=2)
+    played = [lost, won, replace(lost, group=1)]
+    notes = annotate(teacher(toy), played, Annotation(turns="none", lessons="success"), seed=0)
+    assert {n.lesson for n in notes} == {"right, left, right, grab"}
+    assert {n.trajectory for n in notes} == {0, 1}, "a group without a success has nothing to show"
+    assert not any(n.pivotal or n.gold_action for n in notes)
+
+    def skills(first, count):
+        return f"{count} skills for {first.text}"
+
+    shown = annotate(teacher(toy), played, Annotation(turns="none", lessons="skills", skills=2), seed=0, skills=skills)
+    assert {n.lesson for n in shown} == {"2 skills for You are in cell 0."}
+    assert len(shown) == sum(len(t.turns) for t in played)
+    with pytest.raises(ValueError, match="there is no skill bank"):
+        annotate(teacher(toy), played, Annotation(turns="none", lessons="skills"), seed=0)
+
+
+def test_a_report_in_words_speaks_of_its_turn_or_of_the_episode(toy, wasteful):
+    def advise(snapshot):
+        return f"from cell {snapshot.cell}"
+
+    notes = annotate(teacher(toy, advise=advise), [wasteful], Annotation(lessons="report"), seed=0)
+    assert [n.lesson for n in notes] == ["from cell 0", "from cell 1", "from cell 0", "from cell 0"]
+    assert [n.pivotal for n in notes] == [False, True, False, False]
+    unasked = annotate(teacher(toy, advise=advise), [wasteful], Annotation(), seed=0)
+    assert [n.lesson for n in unasked] == [None]
+
+
+def test_skills_stand_in_the_training_prompts_of_skill_grpo(toy):
+    def advise(first):
+        return lesson_hint(f"grab it, {first.text}")
+
+    starts = fresh_starts(
+        toy.world, toy.prompter, toy.world.tasks("train")[1:2], rollouts=1, max_turns=2, advise=advise
+    )
+    policy = Scripted(toy.prompter.chat, ["<action>right</action>", "<action>grab</action>"])
+    (played,) = play(policy, starts, temperature=1.0, seed=0, concurrency=1)
+    for turn in (0, 1):
+        shown = toy.prompter.context(
+            played.turns[:turn], played.turns[turn].observation, lesson_hint("grab it, You are in cell 0.")
+        )
+        np.testing.assert_array_equal(played.turns[turn].context_ids, shown)
+    (row, _) = rollout_rows([played], [], make_method("grpo", KNOBS), toy.prompter)
+    np.testing.assert_array_equal(row.context_ids, played.turns[0].context_ids)
 
 
 def recover(toy, trajectory, responses, depth=1, **options):

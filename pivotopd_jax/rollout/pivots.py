@@ -1,0 +1,143 @@
+"""Offline pivots: single turns of a teacher's episodes at which the student is neither always right nor hopeless.
+
+PivotRL, arXiv 2603.21383. Two actions count as equivalent if the one leaves success as near as the other.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pivotopd_jax.envs.protocol import Planner, World
+from pivotopd_jax.methods.method import Pivots
+from pivotopd_jax.prompts.prompter import Prompter
+from pivotopd_jax.records import Task, Trajectory
+from pivotopd_jax.rollout.behaviours import teacher_action
+from pivotopd_jax.rollout.collect import Start, play
+from pivotopd_jax.rollout.episode import Episode
+from pivotopd_jax.sampling.policy import Policy
+from pivotopd_jax.teachers.protocol import Teacher
+
+
+@dataclass(frozen=True, eq=False)
+class Pivot:
+    """One decision to be practised.
+
+    Attributes:
+        trajectory: what the teacher played, at least up to that decision.
+        turn: 0-based turn of the decision.
+    """
+
+    trajectory: Trajectory
+    turn: int
+
+
+def find_pivots(
+    policy: Policy,
+    teacher: Teacher,
+    world: World,
+    prompter: Prompter,
+    tasks: Sequence[Task],
+    wanted: Pivots,
+    *,
+    max_turns: int,
+    temperature: float,
+    seed: int,
+    concurrency: int,
+) -> list[Pivot]:
+    """The turns of the teacher's episodes on `tasks` at which the student's mean reward lies within the bounds.
+
+    Raises:
+        ValueError: there is none.
+    """
+    played = [teacher_episode(teacher, Episode.start(world.make(), prompter, t, 0, max_turns)) for t in tasks]
+    turns = [Pivot(trajectory, turn) for trajectory in played for turn in range(len(trajectory.turns))]
+    starts = pivot_starts(world, prompter, turns, rollouts=wanted.rollouts)
+    tried = play(policy, starts, temperature=temperature, seed=seed, concurrency=concurrency)
+    scores = [t.score for t in rewarded(world.planner, tried, turns, rollouts=wanted.rollouts)]
+    means = np.asarray(scores).reshape(len(turns), wanted.rollouts).mean(axis=1)
+    kept = [turn for turn, mean in zip(turns, means, strict=True) if wanted.least <= mean <= wanted.most]
+    if not kept:
+        raise ValueError(
+            f"of {len(turns)} turns of the teacher none gives the student a mean reward in [{wanted.least}, "
+            f"{wanted.most}]; raise config.offline.tasks or widen config.knobs.pivot_least and pivot_most"
+        )
+    return kept
+
+
+def teacher_episode(teacher: Teacher, episode: Episode) -> Trajectory:
+    """Plays `episode` with the teacher's actions until it ends or the teacher names none."""
+    while not episode.finished and (action := teacher_action(teacher, episode)) is not None:
+        episode.force(action)
+    return episode.trajectory()
+
+
+def pivot_starts(world: World, prompter: Prompter, pivots: Sequence[Pivot], *, rollouts: int) -> list[Start]:
+    """`rollouts` starts of one turn each at every pivot, which is a group of its own."""
+
+    def start(pivot: Pivot, group: int) -> Start:
+        def begin() -> Episode:
+            episode = Episode.resume(world.make(), prompter, pivot.trajectory, pivot.turn - 1, pivot.turn + 1)
+            episode.group = group
+            return episode
+
+        return begin
+
+    return [start(pivot, group) for group, pivot in enumerate(pivots) for _ in range(rollouts)]
+
+
+def rewarded(
+    planner: Planner, trajectories: Sequence[Trajectory], pivots: Sequence[Pivot], *, rollouts: int
+) -> list[Trajectory]:
+    """What was played from `pivot_starts`, scored 1 where the action was as good as the teacher's, else 0."""
+    return [
+        replace(trajectory, score=float(equivalent(planner, trajectory, pivots[index // rollouts])))
+        for index, trajectory in enumerate(trajectories)
+    ]
+
+
+def equivalent(planner: Planner, played: Trajectory, pivot: Pivot) -> bool:
+    """Whether the student's action at the pivot leaves success as near as the teacher's action there."""
+    if played.turns[pivot.turn].action is None:
+        return False
+    left = planner.distance(played.snapshot_after(pivot.turn))
+    return not math.isinf(left) and left <= planner.distance(pivot.trajectory.snapshot_after(pivot.turn))
+
+
+def save_pivots(path: Path, pivots: Sequence[Pivot]) -> None:
+    """Writes pivots as a JSON list; replaces `path` only when all is written."""
+    records = [
+        {"task": p.trajectory.task.id, "turn": p.turn, "actions": [t.action for t in p.trajectory.turns[: p.turn + 1]]}
+        for p in pivots
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".new")
+    temporary.write_text(json.dumps(records))
+    temporary.replace(path)
+
+
+def load_pivots(path: Path, world: World, prompter: Prompter, tasks: Mapping[str, Task]) -> list[Pivot]:
+    """Reads what `save_pivots` wrote, and plays the actions again.
+
+    Raises:
+        ValueError: a pivot's task is not among `tasks`, by id.
+    """
+    pivots = []
+    for record in json.loads(path.read_text()):
+        if record["task"] not in tasks:
+            raise ValueError(f"{path}: task {record['task']!r} is not among the {len(tasks)} offline tasks of this run")
+        pivots.append(_replayed(world, prompter, tasks[record["task"]], record))
+    return pivots
+
+
+def _replayed(world: World, prompter: Prompter, task: Task, record: Mapping[str, Any]) -> Pivot:
+    episode = Episode.start(world.make(), prompter, task, 0, len(record["actions"]) + 1)
+    for action in record["actions"]:
+        episode.force(action)
+    return Pivot(episode.trajectory(), record["turn"])

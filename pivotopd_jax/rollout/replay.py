@@ -1,0 +1,84 @@
+"""Label rows of earlier steps, kept on disk so that an interrupted run still has them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from pivotopd_jax.records import Row
+
+
+class Replay:
+    """The label rows of all steps so far, one file a step.
+
+    Attributes:
+        directory: of the files.
+    """
+
+    def __init__(self, directory: Path):
+        self.directory = directory
+        self._steps: dict[int, list[Row]] = {}
+
+    def keep(self, step: int, rows: Sequence[Row]) -> None:
+        """Writes the rows of `step`; what an interrupted attempt at the same step left is replaced."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        path = self._path(step)
+        temporary = path.with_suffix(".new")
+        with temporary.open("wb") as file:
+            np.savez(file, allow_pickle=False, **_arrays(rows))
+        os.replace(temporary, path)
+        self._steps[step] = list(rows)
+
+    def draw(self, step: int, count: int, *, seed: int, first: int) -> list[Row]:
+        """At most `count` rows of the steps before `step`, drawn uniformly without replacement, in order of time.
+
+        Args:
+            step: the present one.
+            count: of rows.
+            seed: fixes the draw.
+            first: index that the first of their trajectories gets; those of the present step come before it.
+        """
+        known = [(past, row) for past in range(step) for row in self._rows(past)]
+        chosen = np.random.default_rng(seed).choice(len(known), min(count, len(known)), replace=False) if known else []
+        index: dict[tuple[int, int], int] = {}
+        return [
+            replace(row, trajectory=index.setdefault((past, row.trajectory), first + len(index)))
+            for past, row in (known[i] for i in sorted(chosen))
+        ]
+
+    def _path(self, step: int) -> Path:
+        return self.directory / f"step_{step:06d}.npz"
+
+    def _rows(self, step: int) -> list[Row]:
+        if step not in self._steps:
+            self._steps[step] = self._read(self._path(step))
+        return self._steps[step]
+
+    def _read(self, path: Path) -> list[Row]:
+        if not path.exists():
+            raise FileNotFoundError(
+                f"{path} is missing: this run trains on the labels of its earlier steps; start it again in another "
+                "--workdir, or set config.knobs.replay=False there"
+            )
+        with np.load(path, allow_pickle=False) as stored:
+            where, sizes, ids = stored["where"], stored["sizes"], stored["ids"]
+        rows, at = [], 0
+        for (trajectory, group, turn), (context, response) in zip(where.tolist(), sizes.tolist(), strict=True):
+            middle, end = at + context, at + context + response
+            rows.append(Row("label", trajectory, group, turn, ids[at:middle], ids[middle:end]))
+            at = end
+        return rows
+
+
+def _arrays(rows: Sequence[Row]) -> dict[str, np.ndarray]:
+    """Rows as int32 arrays: where each comes from, how long its parts are, and all ids one after the other."""
+    parts = [part for row in rows for part in (row.context_ids, row.response_ids)]
+    return {
+        "where": np.asarray([(row.trajectory, row.group, row.turn) for row in rows], np.int32).reshape(-1, 3),
+        "sizes": np.asarray([len(part) for part in parts], np.int32).reshape(-1, 2),
+        "ids": np.concatenate([np.zeros(0, np.int32), *parts]),
+    }

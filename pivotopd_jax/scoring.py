@@ -1,0 +1,127 @@
+"""From rows to what an update takes: mini-batches, scores under every view, and the advantages a method shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pivotopd_jax.learner.learner import DivergenceTerm, TrainState
+from pivotopd_jax.losses.divergences import reverse_kl
+from pivotopd_jax.methods.method import Divergence
+from pivotopd_jax.records import PLAIN, TEACHER, Row, TokenBatch, Trajectory, View
+from pivotopd_jax.rollout.rows import batch_rows, divergence_batch, score_views
+from pivotopd_jax.run import Run
+
+
+def mini_batches(run: Run, rows: Sequence[Row], seed: int) -> list[list[Row]]:
+    """Rows split by trajectory into PPO mini-batches of `config.ppo.mini_batch` trajectories, in a seeded order."""
+    trajectories = 1 + max((row.trajectory for row in rows), default=-1)
+    order = np.random.default_rng(seed).permutation(trajectories)
+    count = max(1, -(-trajectories // run.config.ppo.mini_batch))
+    part_of = {int(t): part for part, chunk in enumerate(np.array_split(order, count)) for t in chunk}
+    parts: list[list[Row]] = [[] for _ in range(count)]
+    for row in sorted(rows, key=lambda row: (row.trajectory, row.turn)):
+        parts[part_of[row.trajectory]].append(row)
+    return [part for part in parts if part]
+
+
+def shaped_batch(
+    run: Run, state: TrainState, rows: Sequence[Row], step: int, *, only_update: bool
+) -> tuple[TokenBatch, Mapping[View, np.ndarray]]:
+    """Packs rows, scores them under every view of θ₀ and the reference, and lets the method shape advantages.
+
+    In the only update of a step θ is still θ₀: old log-probs are those of the update's own forward pass, and just the
+    rows with a privileged view are scored. An external teacher scores all of them beside the student.
+
+    Returns:
+        The batch, and the log-probs `[rows, length]` by view.
+    """
+    length, teacher, penalty = run.config.learner.row_tokens, run.teacher_model, run.method.penalty
+    by_teacher = TEACHER in run.method.views
+    batch, packed = batch_rows(rows, length=length, view=penalty and penalty.view, **loss_shares(run))
+    views = score_views(
+        lambda p: run.learner.score(state.params, p), rows, packed,
+        [view for view in run.method.views if view != TEACHER], length=length, every_row=by_teacher or not only_update,
+    )  # fmt: skip
+    if by_teacher and teacher is not None:
+        views[TEACHER] = teacher.learner.score(teacher.params, packed) * batch.mask
+    batch = batch._replace(old_log_probs=views[PLAIN])
+    if penalty:
+        batch = batch._replace(privileged_log_probs=views[penalty.view])
+    if run.learner.options.kl_coefficient:
+        batch = batch._replace(reference_log_probs=run.learner.score(run.reference, packed) * batch.mask)
+    advantages = run.method.advantages(batch, views, step=step, steps=run.config.steps)
+    return batch._replace(advantages=np.asarray(advantages, np.float32)), views
+
+
+def loss_shares(run: Run) -> dict[str, Any]:
+    """What a token counts for: as the method says, else as the configuration does."""
+    return {
+        "aggregation": run.method.aggregation or run.config.ppo.aggregation,
+        "constant": float(run.config.prompt.response_tokens),
+    }
+
+
+def divergence_terms(run: Run, state: TrainState, chunks: Sequence[Sequence[Row]]) -> list[DivergenceTerm | None]:
+    """For each mini-batch the full-vocabulary term that the method asks for, taught by θ₀ or the external teacher."""
+    wanted = run.method.divergence
+    if wanted is None:
+        return [None] * len(chunks)
+    if wanted.view == TEACHER and run.teacher_model is not None:
+        learner, teacher = run.teacher_model.learner, run.teacher_model.params
+    else:
+        # An update consumes the state's own parameters.
+        learner, teacher = run.learner, state.params if len(chunks) == 1 else jax.tree.map(jnp.copy, state.params)
+    batches = [
+        divergence_batch(
+            lambda packed: learner.hidden(teacher, packed), chunk, wanted,
+            length=run.config.learner.row_tokens, **loss_shares(run),
+        )
+        for chunk in chunks
+    ]  # fmt: skip
+    return [batch and DivergenceTerm(batch, learner.graphdef, teacher, wanted.function) for batch in batches]
+
+
+def turn_mass(rows: Sequence[TokenBatch], views: Sequence[Mapping[View, np.ndarray]], turns: int) -> np.ndarray:
+    """Σ |log(teacher) − log(student)| over the tokens of each turn, `[turns]` nats."""
+    mass = np.zeros(turns)
+    for batch, scores in zip(rows, views, strict=True):
+        np.add.at(mass, batch.turn, np.abs(scores[TEACHER] - scores[PLAIN]) * batch.mask)
+    return mass
+
+
+def teacher_divergence(run: Run, params: Any, trajectories: Sequence[Trajectory]) -> float:
+    """Mean KL(student ‖ external teacher) over the student's tokens in `trajectories`, nats a token.
+
+    Over training this is the covariate-shift curve of arXiv 2605.12913: how far the student is from its teacher on the
+    states that it gets itself into.
+    """
+    teacher, length = run.teacher_model, run.config.learner.row_tokens
+    if teacher is None:
+        raise ValueError("there is no external teacher in this run; set config.teacher.model")
+    rows = [
+        Row("rollout", index, trajectory.group, turn, played.context_ids, played.response_ids)
+        for index, trajectory in enumerate(trajectories)
+        for turn, played in enumerate(trajectory.turns)
+        if played.actor == "student"
+    ]
+    measure = Divergence(reverse_kl, 1.0, ("rollout",), TEACHER)
+    batch = divergence_batch(lambda p: teacher.learner.hidden(teacher.params, p), rows, measure, length=length)
+    if batch is None:
+        return float("nan")
+    return run.learner.divergence(params, DivergenceTerm(batch, teacher.learner.graphdef, teacher.params, reverse_kl))
+
+
+def assert_unprivileged(run: Run, rows: Sequence[Row], trajectories: Sequence[Trajectory]) -> None:
+    """No hint may stand in a context that is trained under; checked where hints are about, on every recovery row.
+
+    What the student itself said earlier in the episode is its own affair, even if it sounds like a hint.
+    """
+    for row in rows:
+        if row.kind == "recovery":
+            said = [turn.response for turn in trajectories[row.trajectory].turns[: row.turn]]
+            run.prompter.assert_unprivileged(row.context_ids, said)
