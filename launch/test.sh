@@ -14,4 +14,7 @@ export HF_HUB_OFFLINE=1 PYRIGHT_PYTHON_IGNORE_WARNINGS=1
 .venv/bin/python -m ruff check --quiet .
 .venv/bin/python -m ruff format --check --quiet .
 .venv/bin/python -m pyright --pythonpath .venv/bin/python
-exec .venv/bin/python -m pytest -q "$@"
+# The whole suite is shared out over the cores; a few tests are done sooner without.
+workers=()
+if [[ $# -eq 0 || $* == --slow ]]; then workers=(--numprocesses=2 --dist=loadscope); fi
+exec .venv/bin/python -m pytest -q "${workers[@]}" "$@"

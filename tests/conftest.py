@@ -26,6 +26,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    pin_worker(os.environ.get("PYTEST_XDIST_WORKER"))
     # Compiling dominates these tests; a cache kept with the project makes the second run quick. JAX's own environment
     # variables (JAX_COMPILATION_CACHE_DIR, JAX_ENABLE_X64) have the last word.
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
@@ -34,6 +35,13 @@ def pytest_configure(config: pytest.Config) -> None:
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     if "JAX_ENABLE_X64" not in os.environ:
         jax.config.update("jax_enable_x64", False)
+
+
+def pin_worker(name: str | None) -> None:
+    """Gives a worker of pytest-xdist ("gw0", "gw1", ...) a core of its own: XLA's threads get in each other's way."""
+    if name and hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[int(name.removeprefix("gw")) % len(cores)]})
 
 
 @pytest.fixture
