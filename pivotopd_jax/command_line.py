@@ -9,21 +9,22 @@ from typing import Any
 from absl import app, flags, logging
 
 
-def run(main: Callable[[], Any], *, required: Sequence[str] = ()) -> None:
+def run(main: Callable[..., Any], *, required: Sequence[str] = (), positional: bool = False) -> None:
     """Parses flags and calls `main`; what a user can mend ends with one line and exit status 1.
 
     Args:
         main: the script.
         required: names of flags that must be given.
+        positional: give `main` the list of what is not a flag.
     """
     flags.mark_flags_as_required(required)
-    app.run(lambda _: _call(main), flags_parser=_parse)
+    app.run(lambda found: _call(main, *([found[1:]] if positional else [])), flags_parser=_parse)
 
 
-def _call(main: Callable[[], Any]) -> None:
+def _call(main: Callable[..., Any], *arguments: Any) -> None:
     logging.set_verbosity(logging.WARNING)
     try:
-        main()
+        main(*arguments)
     except (ValueError, FileNotFoundError) as error:
         logging.debug("traceback of the error below", exc_info=True)
         sys.exit(f"error: {error}")

@@ -128,6 +128,11 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = print, *, 
         dtype=jnp.dtype(config.learner.dtype),
     )  # fmt: skip
     teacher = make_teacher(config, world, prompter, policy, by_student=method.teacher == "student")
+    if isinstance(teacher, SelfTeacher) and method.annotation and method.annotation.lessons == "report":
+        raise ValueError(
+            f"method {method.name!r} asks for lessons, which the student as its own teacher does not write; set "
+            "config.knobs.lesson_weight=0 or another config.teacher.kind"
+        )
     scoring = None
     if method.needs_teacher_model or config.evaluate.teacher_divergence:
         found = teacher_directory(config, wording, directory, report)
@@ -177,6 +182,16 @@ def make_teacher(config: Any, world: World, prompter: Prompter, policy: Sampler,
         world.planner, report_knowledge=options.report_knowledge, recovery_knowledge=options.recovery_knowledge,
         error_rate=options.error_rate, seed=config.seed, advise=PlanLessons(world, prompter.wording.gist),
     )  # fmt: skip
+
+
+def sampled_teachers(run: Run, count: int) -> list[Teacher]:
+    """`count` teachers as `config.teacher` describes, alike but for their seeds."""
+    teachers = []
+    for sample in range(count):
+        config = ConfigDict(run.config.to_dict())
+        config.seed = run.config.seed + sample
+        teachers.append(make_teacher(config, run.world, run.prompter, run.policy, by_student=False))
+    return teachers
 
 
 def student_directory(config: Any, wording: Wording, directory: Path, report: warmstart.Report) -> str:

@@ -86,11 +86,11 @@ def divergence_terms(run: Run, state: TrainState, chunks: Sequence[Sequence[Row]
     return [batch and DivergenceTerm(batch, learner.graphdef, teacher, wanted.function) for batch in batches]
 
 
-def turn_mass(rows: Sequence[TokenBatch], views: Sequence[Mapping[View, np.ndarray]], turns: int) -> np.ndarray:
-    """Σ |log(teacher) − log(student)| over the tokens of each turn, `[turns]` nats."""
+def turn_mass(shaped: Sequence[tuple[TokenBatch, Mapping[View, np.ndarray]]], view: View, turns: int) -> np.ndarray:
+    """Σ |log(view) − log(plain)| over the tokens of each turn, `[turns]` nats, of what `shaped_batch` returned."""
     mass = np.zeros(turns)
-    for batch, scores in zip(rows, views, strict=True):
-        np.add.at(mass, batch.turn, np.abs(scores[TEACHER] - scores[PLAIN]) * batch.mask)
+    for batch, scores in shaped:
+        np.add.at(mass, batch.turn, np.abs(scores[view] - scores[PLAIN]) * batch.mask)
     return mass
 
 

@@ -163,7 +163,7 @@ def learned_depth(run: Run, depth: float | None, step: int, trajectories: Sequen
     probe, most = run.method.behaviour.probe, run.config.max_turns
     if probe is None or not shaped or not probing(probe, step):
         return depth
-    mass = turn_mass([batch for batch, _ in shaped], [views for _, views in shaped], most)
+    mass = turn_mass(shaped, run.method.views[0], most)
     return next_depth(probe, depth, mass, [len(t.turns) for t in trajectories if t.won], most)
 
 
