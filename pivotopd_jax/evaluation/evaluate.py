@@ -73,8 +73,9 @@ def evaluate(
 
 def panel(world: World, splits: Sequence[str], size: int, *, seed: int = 0) -> list[Task]:
     """A fixed panel: all tasks of `splits` in order, or `size` of them drawn once (0: all)."""
-    tasks = [task for split in splits for task in world.tasks(split)]
-    if not size or size >= len(tasks):
-        return tasks
-    chosen = np.random.default_rng(seed).choice(len(tasks), size, replace=False)
-    return [tasks[i] for i in sorted(chosen)]
+    # A task may be made when it is asked for: only those that are chosen are.
+    places = [(tasks, i) for tasks in map(world.tasks, splits) for i in range(len(tasks))]
+    if 0 < size < len(places):
+        chosen = np.random.default_rng(seed).choice(len(places), size, replace=False)
+        places = [places[i] for i in sorted(chosen)]
+    return [tasks[i] for tasks, i in places]
