@@ -30,6 +30,14 @@ def kl_divergence(p_logits: chex.Array, q_logits: chex.Array) -> jax.Array:
     return jnp.sum(jnp.where(support, p, 0) * log_ratio, axis=-1)
 
 
+def entropy(logits: chex.Array) -> jax.Array:
+    """H(p) at each position for p = softmax(logits) `[..., vocabulary]` float; `[...]` float, nats."""
+    chex.assert_type(logits, float)
+    log_p = jax.nn.log_softmax(logits)
+    p = jnp.exp(log_p)
+    return -jnp.sum(jnp.where(p > 0, p * jnp.where(p > 0, log_p, 0), 0), axis=-1)
+
+
 def reverse_kl(teacher_logits: chex.Array, student_logits: chex.Array) -> jax.Array:
     """KL(student ‖ teacher) at each position, teacher first as in `jensen_shannon`; see `kl_divergence`."""
     return kl_divergence(student_logits, teacher_logits)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 from scipy.special import rel_entr
+from scipy.stats import entropy as scipy_entropy
 
-from pivotopd_jax.losses.divergences import jensen_shannon, kl_divergence, with_tail
+from pivotopd_jax.losses.divergences import entropy, jensen_shannon, kl_divergence, with_tail
 
 U_P = np.array([2.0, 1, 0, -1])
 U_Q = np.array([0.0, 1, 2, -1])
@@ -100,3 +101,11 @@ def test_the_tail_holds_the_rest():
     for coarse, fine in pairwise(bounds):
         assert (coarse <= fine + 1e-12).all()
     np.testing.assert_allclose(bounds[-2], bounds[-1], rtol=1e-9)
+
+
+@pytest.mark.usefixtures("x64")
+def test_entropy_is_scipys_and_impossible_outcomes_add_nothing():
+    p = np.exp(U_P) / np.exp(U_P).sum()
+    np.testing.assert_allclose(entropy(U_P), scipy_entropy(p), rtol=1e-12)
+    assert entropy(jnp.array([3.0, 3.0, -jnp.inf])) == pytest.approx(np.log(2))
+    assert np.all(np.isfinite(jax.grad(lambda u: entropy(u))(jnp.array([3.0, 3.0, -jnp.inf]))))
