@@ -21,9 +21,10 @@ def annotate(
     """
     if annotation is None:
         return []
-    reports = teacher.reports(trajectories, max_actions=annotation.max_actions, every_turn=annotation.turns != "named")
+    wanted = {"max_actions": annotation.max_actions, "lessons": True}
+    reports = teacher.reports(trajectories, every_turn=annotation.turns != "named", **wanted)
     if annotation.turns == "random":
-        named = teacher.reports(trajectories, max_actions=annotation.max_actions, every_turn=False)
+        named = teacher.reports(trajectories, every_turn=False, **wanted)
         reports = _random_turns(reports, named, seed)
     return [
         note

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -32,10 +32,12 @@ class Report:
     Attributes:
         remarks: at most one a turn.
         lesson: advice for the whole episode.
+        summary: what happened in the episode; for readers, nothing is trained on it.
     """
 
     remarks: tuple[Remark, ...] = ()
     lesson: str | None = None
+    summary: str | None = None
 
 
 @dataclass(frozen=True)
@@ -53,16 +55,37 @@ class Situation:
     snapshot: Snapshot = field(repr=False)
 
 
-class Teacher(Protocol):
-    """Names actions. What it returns is untrusted and is resolved onto the admissible set by the caller."""
+class TeacherFailure(RuntimeError):
+    """A teacher cannot be used, or fails too often to go on; says which one, why, and what to do."""
 
-    def reports(self, trajectories: Sequence[Trajectory], *, max_actions: int, every_turn: bool) -> list[Report]:
+
+class Teacher(Protocol):
+    """Names actions. What it returns is untrusted and is resolved onto the admissible set by the caller.
+
+    Attributes:
+        outcomes: how often each outcome of a call occurred since the start; empty where calls cannot fail.
+    """
+
+    outcomes: Mapping[str, int]
+
+    def check(self) -> None:
+        """Makes sure that the teacher can answer; called before the first rollout.
+
+        Raises:
+            TeacherFailure: it cannot.
+        """
+        ...
+
+    def reports(
+        self, trajectories: Sequence[Trajectory], *, max_actions: int, every_turn: bool, lessons: bool
+    ) -> list[Report]:
         """Reads finished trajectories with their outcome.
 
         Args:
             trajectories: whole episodes, successes too.
             max_actions: most gold actions in one report.
             every_turn: name a gold action at every turn, right or wrong, instead of choosing turns.
+            lessons: whether lessons in words are wanted.
         """
         ...
 

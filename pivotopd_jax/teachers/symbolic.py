@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from pivotopd_jax.envs.protocol import Knowledge, Planner, Snapshot
@@ -47,8 +47,15 @@ class SymbolicTeacher:
         self.report_knowledge: KnowledgeName = report_knowledge
         self.recovery_knowledge: KnowledgeName = recovery_knowledge
         self.error_rate, self.seed = error_rate, seed
+        self.outcomes: Mapping[str, int] = {}
 
-    def reports(self, trajectories: Sequence[Trajectory], *, max_actions: int, every_turn: bool) -> list[Report]:
+    def check(self) -> None:
+        """A planner is always there."""
+
+    def reports(
+        self, trajectories: Sequence[Trajectory], *, max_actions: int, every_turn: bool, lessons: bool
+    ) -> list[Report]:
+        """A planner has no words: `lessons` changes nothing."""
         return [self._report(trajectory, max_actions, every_turn) for trajectory in trajectories]
 
     def recovery_actions(self, situations: Sequence[Situation]) -> list[str | None]:
