@@ -8,6 +8,8 @@ from typing import Any
 
 from absl import app, flags, logging
 
+from pivotopd_jax.teachers.protocol import TeacherFailure
+
 
 def run(main: Callable[[], Any], *, required: Sequence[str] = ()) -> None:
     """Parses flags and calls `main`; what a user can mend ends with one line and exit status 1.
@@ -24,7 +26,7 @@ def _call(main: Callable[[], Any]) -> None:
     logging.set_verbosity(logging.WARNING)
     try:
         main()
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, FileNotFoundError, TeacherFailure) as error:
         logging.debug("traceback of the error below", exc_info=True)
         sys.exit(f"error: {error}")
 

@@ -104,7 +104,7 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = print, *, 
         max_new=config.prompt.response_tokens, end_ids=sorted(prompter.chat.end_ids), chunk=config.sampler.chunk,
         dtype=jnp.dtype(config.learner.dtype),
     )  # fmt: skip
-    teacher = make_teacher(config.teacher, world, config.seed)
+    teacher = make_teacher(config.teacher, world, config.seed, prompter, directory.parent / "teacher_replies")
     scoring = None
     if method.needs_teacher_model:
         found = teacher_directory(config, wording, directory, report)
@@ -139,10 +139,15 @@ def make_prompter(options: Any, chat: Chat, wording: Wording) -> Prompter:
     return Prompter(chat, wording, options.style, options.history_turns, options.show_admissible, options.prompt_tokens)
 
 
-def make_teacher(options: Any, world: World, seed: int) -> Teacher:
-    """The teacher that `config.teacher` describes."""
+def make_teacher(options: Any, world: World, seed: int, prompter: Prompter, kept: Path) -> Teacher:
+    """The teacher that `config.teacher` describes; a served one keeps its replies in `kept` if that names no cache."""
+    if options.kind == "served":
+        # The client of the server takes a second to import, and few runs need it.
+        from pivotopd_jax.teachers.served import served_teacher
+
+        return served_teacher(options, prompter, kept, seed)
     if options.kind != "symbolic":
-        raise ValueError(f"config.teacher.kind is {options.kind!r}; expected 'symbolic'")
+        raise ValueError(f"config.teacher.kind is {options.kind!r}; expected 'symbolic' or 'served'")
     return SymbolicTeacher(
         world.planner, report_knowledge=options.report_knowledge, recovery_knowledge=options.recovery_knowledge,
         error_rate=options.error_rate, seed=seed,

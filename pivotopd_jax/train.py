@@ -37,8 +37,10 @@ def train(config: Any, directory: Path, *, method: Method | None = None) -> tupl
 
     Raises:
         ConfigurationChanged: `directory` holds a run with another configuration.
+        TeacherFailure: the teacher cannot be used, or fails too often.
     """
     run = make_run(config, directory, method=method)
+    run.teacher.check()
     checkpoints = Checkpoints(directory, keep=config.checkpoint.keep)
     state, first = restore_or_init(run, checkpoints)
     recorder = Recorder(directory, resume_from=first)

@@ -60,13 +60,12 @@ class TeacherFailure(RuntimeError):
 
 
 class Teacher(Protocol):
-    """Names actions. What it returns is untrusted and is resolved onto the admissible set by the caller.
+    """Names actions. What it returns is untrusted and is resolved onto the admissible set by the caller."""
 
-    Attributes:
-        outcomes: how often each outcome of a call occurred since the start; empty where calls cannot fail.
-    """
-
-    outcomes: Mapping[str, int]
+    @property
+    def outcomes(self) -> Mapping[str, int]:
+        """How often each outcome of a call occurred since the start; empty where calls cannot fail."""
+        ...
 
     def check(self) -> None:
         """Makes sure that the teacher can answer; called before the first rollout.
