@@ -30,13 +30,13 @@ server=$!
 trap 'kill "$server" 2>/dev/null || true' EXIT
 
 healthy() { "$python" -c 'import sys, urllib.request as r; r.urlopen(sys.argv[1], timeout=5)' "$1" 2>/dev/null; }
-for ((second = 0; second < WAIT_SECONDS; second += 5)); do
+for ((second = 0; second < WAIT_SECONDS; second += 2)); do
     kill -0 "$server" 2>/dev/null || fail "the server ended while loading $model; its last lines above say why"
     if healthy "http://$HOST:$PORT/health"; then
         echo "teacher: $model answers; --config.teacher.kind=served --config.teacher.base_url=http://$HOST:$PORT/v1"
         wait "$server"
         exit
     fi
-    sleep 5
+    sleep 2
 done
 fail "$model did not answer within $WAIT_SECONDS s"
