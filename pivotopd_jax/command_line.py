@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging as python_logging
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from absl import app, flags, logging
+
+from pivotopd_jax.teachers.protocol import TeacherFailure
 
 
 def run(main: Callable[..., Any], *, required: Sequence[str] = (), positional: bool = False) -> None:
@@ -23,9 +26,10 @@ def run(main: Callable[..., Any], *, required: Sequence[str] = (), positional: b
 
 def _call(main: Callable[..., Any], *arguments: Any) -> None:
     logging.set_verbosity(logging.WARNING)
+    python_logging.getLogger("bm25s").setLevel(python_logging.WARNING)  # it tells of every index it builds
     try:
         main(*arguments)
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, FileNotFoundError, TeacherFailure) as error:
         logging.debug("traceback of the error below", exc_info=True)
         sys.exit(f"error: {error}")
 

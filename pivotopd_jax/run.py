@@ -127,7 +127,8 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = print, *, 
         max_new=config.prompt.response_tokens, end_ids=sorted(prompter.chat.end_ids), chunk=config.sampler.chunk,
         dtype=jnp.dtype(config.learner.dtype),
     )  # fmt: skip
-    teacher = make_teacher(config, world, prompter, policy, by_student=method.teacher == "student")
+    by_student, kept = method.teacher == "student", directory.parent / "teacher_replies"
+    teacher = make_teacher(config, world, prompter, policy, kept=kept, by_student=by_student)
     if isinstance(teacher, SelfTeacher) and method.annotation and method.annotation.lessons == "report":
         raise ValueError(
             f"method {method.name!r} asks for lessons, which the student as its own teacher does not write; set "
@@ -167,8 +168,12 @@ def make_prompter(options: Any, chat: Chat, wording: Wording) -> Prompter:
     return Prompter(chat, wording, options.style, options.history_turns, options.show_admissible, options.prompt_tokens)
 
 
-def make_teacher(config: Any, world: World, prompter: Prompter, policy: Sampler, *, by_student: bool) -> Teacher:
+def make_teacher(
+    config: Any, world: World, prompter: Prompter, policy: Sampler, *, kept: Path, by_student: bool
+) -> Teacher:
     """The teacher that `config.teacher` describes, or the student as its own.
+
+    A served one keeps its replies in `kept` if the configuration names no cache.
 
     Raises:
         ValueError: there is no such kind of teacher.
@@ -176,21 +181,26 @@ def make_teacher(config: Any, world: World, prompter: Prompter, policy: Sampler,
     options = config.teacher
     if by_student or options.kind == "self":
         return SelfTeacher(policy, prompter, options.samples, config.temperature, config.seed)
+    if options.kind == "served":
+        # The client of the server takes a second to import, and few runs need it.
+        from pivotopd_jax.teachers.served import served_teacher
+
+        return served_teacher(options, prompter, kept, config.seed)
     if options.kind != "symbolic":
-        raise ValueError(f"config.teacher.kind is {options.kind!r}; expected 'symbolic' or 'self'")
+        raise ValueError(f"config.teacher.kind is {options.kind!r}; expected 'symbolic', 'self' or 'served'")
     return SymbolicTeacher(
         world.planner, report_knowledge=options.report_knowledge, recovery_knowledge=options.recovery_knowledge,
         error_rate=options.error_rate, seed=config.seed, advise=PlanLessons(world, prompter.wording.gist),
     )  # fmt: skip
 
 
-def sampled_teachers(run: Run, count: int) -> list[Teacher]:
-    """`count` teachers as `config.teacher` describes, alike but for their seeds."""
+def sampled_teachers(run: Run, count: int, kept: Path) -> list[Teacher]:
+    """`count` teachers as `config.teacher` describes, alike but for their seeds; `kept` as in `make_teacher`."""
     teachers = []
     for sample in range(count):
         config = ConfigDict(run.config.to_dict())
         config.seed = run.config.seed + sample
-        teachers.append(make_teacher(config, run.world, run.prompter, run.policy, by_student=False))
+        teachers.append(make_teacher(config, run.world, run.prompter, run.policy, kept=kept, by_student=False))
     return teachers
 
 

@@ -60,8 +60,10 @@ def train(config: Any, directory: Path, *, method: Method | None = None) -> tupl
 
     Raises:
         ConfigurationChanged: `directory` holds a run with another configuration.
+        TeacherFailure: the teacher cannot be used, or fails too often.
     """
     run = make_run(config, directory, method=method)
+    run.teacher.check()
     checkpoints = Checkpoints(directory, keep=config.checkpoint.keep)
     progress, first = restore_or_init(run, checkpoints)
     run = prepare(run, directory)
@@ -88,7 +90,7 @@ def train(config: Any, directory: Path, *, method: Method | None = None) -> tupl
 def train_step(run: Run, progress: Progress, step: int, recorder: Recorder) -> tuple[Progress, Metrics]:
     """One step on fresh rollouts; deterministic in (configuration, progress, step)."""
     config, method, seed = run.config, run.method, request_seed(run.config.seed, step)
-    state = progress.state
+    state, asked = progress.state, dict(run.teacher.outcomes)
     run.policy.load(state.params)
     with recorder.stage("collect"):
         trajectories = collect(run, step, depth_of(method.behaviour, step, config.max_turns, progress.depth), seed)
@@ -119,6 +121,7 @@ def train_step(run: Run, progress: Progress, step: int, recorder: Recorder) -> t
         **rollout_metrics(trajectories, notes, rows),
         **({} if depth is None else {"train/depth": depth}),
         **{f"recovery/{name}": float(count) for name, count in outcomes.items()},
+        **{f"teacher/{name}": float(count - asked.get(name, 0)) for name, count in run.teacher.outcomes.items()},
         **{f"update/{name}": float(np.mean([u[name] for u in updates])) for name in (updates[0] if updates else ())},
     }
 

@@ -1,4 +1,4 @@
-"""Shared fixtures and the --slow option. Nothing here needs a network or a GPU."""
+"""Shared fixtures and the options --slow and --vllm. Nothing here needs a network or a GPU."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ PROJECT = Path(__file__).resolve().parents[1]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests marked slow, too")
+    parser.addoption("--vllm", action="store_true", help="run the tests on a real vLLM server, too")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--slow"):
-        return
-    for item in items:
-        if "slow" in item.keywords:
-            item.add_marker(pytest.mark.skip(reason="slow; run with --slow"))
+    for name in ("slow", "vllm"):
+        for item in items:
+            if name in item.keywords and not config.getoption(f"--{name}"):
+                item.add_marker(pytest.mark.skip(reason=f"{name}; run with --{name}"))
 
 
 def pytest_configure(config: pytest.Config) -> None:

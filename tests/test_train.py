@@ -240,7 +240,7 @@ def test_a_comparison_keeps_its_finished_cells(place):
         ({"knobs.recovery_mode": "nope"}, "recovery_mode is 'nope'; choose one of clipped_advantage"),
         ({"method": "opid", "teacher.kind": "self"}, "asks for lessons, which the student as its own teacher does not"),
         ({"method": "opsd", "knobs.privileged": "nope"}, "expected 'skills' or 'gold_action'"),
-        ({"teacher.kind": "nope"}, "expected 'symbolic' or 'self'"),
+        ({"teacher.kind": "nope"}, "expected 'symbolic', 'self' or 'served'"),
         ({"steps": 49}, "0 at optimizer step 48, but the run takes 49; set config.ppo.decay_until=49, or 0"),
         ({"learner.fsdp": 64}, "a mesh of 64 × 1 devices was asked for"),
         ({"student": "/no/such/directory"}, "no/such/directory"),

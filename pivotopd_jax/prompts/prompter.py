@@ -90,15 +90,32 @@ class Prompter:
             ids = self._transcript(history, observation, suffix)
         return self._truncate(ids, hint)
 
+    def words(self, history: Sequence[Turn], observation: Observation) -> str:
+        """What `context` shows without a hint, as words: no chat marks, and before truncation.
+
+        For a teacher with another tokenizer that has to judge from what the student sees.
+        """
+        suffix = self._suffix(observation)
+        if self.style == "windowed":
+            return self._windowed_words(history, observation) + suffix
+        shown = [turn.observation for turn in history] + [observation]
+        parts = [self.wording.opening(shown[0])]
+        for turn, seen in zip(history, shown[1:], strict=True):
+            parts += [turn.response, self.wording.following(seen)]
+        return "\n".join(parts) + suffix
+
     def _suffix(self, observation: Observation) -> str:
         if not self.show_admissible or observation.admissible is None:
             return ""
         return self.wording.admissible(observation.admissible)
 
     def _windowed(self, history: Sequence[Turn], observation: Observation, suffix: str) -> np.ndarray:
+        return self.chat.opening(self._windowed_words(history, observation) + suffix)
+
+    def _windowed_words(self, history: Sequence[Turn], observation: Observation) -> str:
         first = history[0].observation if history else observation
         shown = list(enumerate(history))[max(0, len(history) - self.history_turns) :]
-        return self.chat.opening(self.wording.windowed(first, shown, observation) + suffix)
+        return self.wording.windowed(first, shown, observation)
 
     def _transcript(self, history: Sequence[Turn], observation: Observation, suffix: str) -> np.ndarray:
         shown = [turn.observation for turn in history] + [observation]

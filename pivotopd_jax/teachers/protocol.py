@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -32,10 +32,12 @@ class Report:
     Attributes:
         remarks: at most one a turn.
         lesson: advice for the whole episode.
+        summary: what happened in the episode; for readers, nothing is trained on it.
     """
 
     remarks: tuple[Remark, ...] = ()
     lesson: str | None = None
+    summary: str | None = None
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,25 @@ class Situation:
     snapshot: Snapshot = field(repr=False)
 
 
+class TeacherFailure(RuntimeError):
+    """A teacher cannot be used, or fails too often to go on; says which one, why, and what to do."""
+
+
 class Teacher(Protocol):
     """Names actions. What it returns is untrusted and is resolved onto the admissible set by the caller."""
+
+    @property
+    def outcomes(self) -> Mapping[str, int]:
+        """How often each outcome of a call occurred since the start; empty where calls cannot fail."""
+        ...
+
+    def check(self) -> None:
+        """Makes sure that the teacher can answer; called before the first rollout.
+
+        Raises:
+            TeacherFailure: it cannot.
+        """
+        ...
 
     def reports(
         self, trajectories: Sequence[Trajectory], *, max_actions: int, every_turn: bool, lessons: bool = False

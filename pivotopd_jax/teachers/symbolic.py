@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from pivotopd_jax.envs.protocol import Knowledge, Planner, Snapshot
@@ -58,6 +58,10 @@ class SymbolicTeacher:
         self.recovery_knowledge: KnowledgeName = recovery_knowledge
         self.error_rate, self.seed = error_rate, seed
         self.advise: Advise = advise or _no_advice
+        self.outcomes: Mapping[str, int] = {}
+
+    def check(self) -> None:
+        """A planner is always there."""
 
     def reports(
         self, trajectories: Sequence[Trajectory], *, max_actions: int, every_turn: bool, lessons: bool = False

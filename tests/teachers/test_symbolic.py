@@ -29,7 +29,7 @@ def played(prize: int, *actions: str) -> Trajectory:
 
 def named(knowledge: KnowledgeName, trajectory: Trajectory, most: int = 10) -> dict[int, str | None]:
     teacher = SymbolicTeacher(CorridorPlanner(), report_knowledge=knowledge)  # type: ignore[arg-type]
-    (report,) = teacher.reports([trajectory], max_actions=most, every_turn=False)
+    (report,) = teacher.reports([trajectory], max_actions=most, every_turn=False, lessons=False)
     return {remark.turn: remark.gold_action for remark in report.remarks}
 
 
@@ -64,7 +64,7 @@ def test_a_fair_search_is_no_mistake_even_if_the_prize_lies_elsewhere():
 def test_the_error_rate_replaces_named_actions_by_others():
     trajectory = played(3, "left", "left", "left", "left")
     teacher = SymbolicTeacher(CorridorPlanner(), error_rate=1.0)  # type: ignore[arg-type]
-    (report,) = teacher.reports([trajectory], max_actions=10, every_turn=False)
+    (report,) = teacher.reports([trajectory], max_actions=10, every_turn=False, lessons=False)
     assert report.remarks
     assert all(remark.gold_action in ("grab", "left") for remark in report.remarks)
 
