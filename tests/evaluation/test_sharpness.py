@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from toy_student import Scripted
@@ -34,9 +35,9 @@ def test_entropy_is_told_apart_by_the_first_mistake(toy):
 
 def entropy_alone(toy, context: np.ndarray, response: np.ndarray) -> float:
     """Of one response, without packing."""
-    ids = np.concatenate([context, response])[None]
-    positions = np.arange(ids.shape[1])[None]
-    causal = np.tril(np.ones((ids.shape[1],) * 2, bool))[None]
+    ids = jnp.concatenate([context, response])[None]
+    positions = jnp.arange(ids.shape[1])[None]
+    causal = jnp.tril(jnp.ones((ids.shape[1],) * 2, bool))[None]
     hidden, _ = apply(toy.graphdef, toy.params, ids, positions, causal)
     log_p = jax.nn.log_softmax(compute_logits(toy.graphdef, toy.params, hidden))[0, len(context) - 1 : -1]
-    return float(-(np.exp(log_p) * log_p).sum())
+    return float(-(jnp.exp(log_p) * log_p).sum())
