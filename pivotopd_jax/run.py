@@ -25,7 +25,7 @@ from pivotopd_jax.rollout.pivots import Pivot
 from pivotopd_jax.rollout.replay import Replay
 from pivotopd_jax.sampling.engine import Sampler
 from pivotopd_jax.teachers.lessons import PlanLessons
-from pivotopd_jax.teachers.protocol import Teacher
+from pivotopd_jax.teachers.protocol import Teacher, TokenScorer
 from pivotopd_jax.teachers.self_teacher import SelfTeacher
 from pivotopd_jax.teachers.skills import SkillBank
 from pivotopd_jax.teachers.symbolic import SymbolicTeacher
@@ -134,8 +134,9 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = print, *, 
             f"method {method.name!r} asks for lessons, which the student as its own teacher does not write; set "
             "config.knobs.lesson_weight=0 or another config.teacher.kind"
         )
-    scoring = None
-    if method.needs_teacher_model or config.evaluate.teacher_divergence:
+    scoring, served = None, isinstance(teacher, TokenScorer) and not config.teacher.model
+    wants_logits = method.needs_teacher_logits or config.evaluate.teacher_divergence
+    if wants_logits or (method.needs_teacher_scores and not served):
         found = teacher_directory(config, wording, directory, report)
         _, teacher_graphdef, teacher_params, other = huggingface.load(found, dtype=jnp.dtype(config.learner.dtype))
         if other.get_vocab() != tokenizer.get_vocab():
@@ -221,7 +222,8 @@ def teacher_directory(config: Any, wording: Wording, directory: Path, report: wa
     if not config.teacher.model:
         raise ValueError(
             f"method {config.method!r}, or config.evaluate.teacher_divergence, scores tokens with an external teacher; "
-            "set config.teacher.model to a directory, a hub id or 'mini'"
+            "set config.teacher.model to a directory, a hub id or 'mini' (a served teacher can score single tokens, "
+            "but gives no whole distributions)"
         )
     if config.teacher.model != "mini":
         return config.teacher.model

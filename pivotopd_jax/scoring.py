@@ -13,8 +13,10 @@ from pivotopd_jax.learner.learner import DivergenceTerm, TrainState
 from pivotopd_jax.losses.divergences import reverse_kl
 from pivotopd_jax.methods.method import Divergence
 from pivotopd_jax.records import PLAIN, TEACHER, Row, TokenBatch, Trajectory, View
+from pivotopd_jax.rollout.packing import Packed
 from pivotopd_jax.rollout.rows import batch_rows, divergence_batch, score_views
 from pivotopd_jax.run import Run
+from pivotopd_jax.teachers.protocol import TokenScorer
 
 
 def mini_batches(run: Run, rows: Sequence[Row], seed: int) -> list[list[Row]]:
@@ -40,15 +42,15 @@ def shaped_batch(
     Returns:
         The batch, and the log-probs `[rows, length]` by view.
     """
-    length, teacher, penalty = run.config.learner.row_tokens, run.teacher_model, run.method.penalty
+    length, penalty = run.config.learner.row_tokens, run.method.penalty
     by_teacher = TEACHER in run.method.views
     batch, packed = batch_rows(rows, length=length, view=penalty and penalty.view, **loss_shares(run))
     views = score_views(
         lambda p: run.learner.score(state.params, p), rows, packed,
         [view for view in run.method.views if view != TEACHER], length=length, every_row=by_teacher or not only_update,
     )  # fmt: skip
-    if by_teacher and teacher is not None:
-        views[TEACHER] = teacher.learner.score(teacher.params, packed) * batch.mask
+    if by_teacher:
+        views[TEACHER] = teacher_log_probs(run, rows, packed, views[PLAIN]) * batch.mask
     batch = batch._replace(old_log_probs=views[PLAIN])
     if penalty:
         batch = batch._replace(privileged_log_probs=views[penalty.view])
@@ -56,6 +58,20 @@ def shaped_batch(
         batch = batch._replace(reference_log_probs=run.learner.score(run.reference, packed) * batch.mask)
     advantages = run.method.advantages(batch, views, step=step, steps=run.config.steps)
     return batch._replace(advantages=np.asarray(advantages, np.float32)), views
+
+
+def teacher_log_probs(run: Run, rows: Sequence[Row], packed: Packed, plain: np.ndarray) -> np.ndarray:
+    """The external teacher's log-probs of the responses, `[rows, length]` float32 nats.
+
+    A response that a served teacher could not score gets the student's own (`plain`): it loses its term and no more.
+    """
+    if run.teacher_model is not None:
+        return run.teacher_model.learner.score(run.teacher_model.params, packed)
+    if not isinstance(run.teacher, TokenScorer):
+        raise ValueError("there is no external teacher in this run; set config.teacher.model")
+    scores = run.teacher.score([(row.context_ids, row.response_ids) for row in rows])
+    own = packed.gather(plain)
+    return packed.scatter([mine if score is None else score for score, mine in zip(scores, own, strict=True)])
 
 
 def loss_shares(run: Run) -> dict[str, Any]:

@@ -235,9 +235,14 @@ class Method:
         return self.shape(batch, views, **self.schedule(step, steps))
 
     @property
-    def needs_teacher_model(self) -> bool:
-        """An external teacher has to score."""
-        return TEACHER in self.views or (self.divergence is not None and self.divergence.view == TEACHER)
+    def needs_teacher_scores(self) -> bool:
+        """An external teacher has to score the student's tokens."""
+        return TEACHER in self.views
+
+    @property
+    def needs_teacher_logits(self) -> bool:
+        """An external teacher has to give whole distributions."""
+        return self.divergence is not None and self.divergence.view == TEACHER
 
     @property
     def needs_skills(self) -> bool:

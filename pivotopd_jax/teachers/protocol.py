@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
+
+import numpy as np
 
 from pivotopd_jax.envs.protocol import Snapshot
 from pivotopd_jax.records import Observation, Trajectory, Turn
@@ -57,6 +59,22 @@ class Situation:
 
 class TeacherFailure(RuntimeError):
     """A teacher cannot be used, or fails too often to go on; says which one, why, and what to do."""
+
+
+@runtime_checkable
+class TokenScorer(Protocol):
+    """Scores given tokens, one response at a time; what a teacher may be able to do besides."""
+
+    def score(self, pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray | None]:
+        """Log-probabilities of responses.
+
+        Args:
+            pairs: (context `[context_length]`, response `[response_length]`) int32 token ids.
+
+        Returns:
+            `[response_length]` float32 in nats for each pair; None where they could not be had.
+        """
+        ...
 
 
 class Teacher(Protocol):

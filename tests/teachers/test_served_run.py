@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
-from teachers.fake_server import CHAT, Answer, FakeServer, serving
+from teachers.fake_server import CHAT, COMPLETIONS, Answer, FakeServer, serving
 from test_train import same, tiny_config
 
 from pivotopd_jax.recording import read_metrics
+from pivotopd_jax.records import Row
+from pivotopd_jax.rollout.rows import batch_rows
+from pivotopd_jax.scoring import teacher_log_probs
 from pivotopd_jax.teachers.protocol import TeacherFailure
 from pivotopd_jax.train import train
 
@@ -57,6 +62,50 @@ def test_where_every_call_fails_the_step_is_that_of_grpo(place):
     assert read_metrics(place / "bad")[-1]["train/pivotal_turns"] == 0
     _, grpo = train(tiny_config("grpo", steps=1), place / "grpo")
     assert same(state.params, grpo.params)
+
+
+def test_a_served_teacher_scores_what_the_student_said(place):
+    """One score of twenty is lost: that response is trained as if the teacher agreed with it."""
+    with serving(FakeServer()) as server:
+        config = served_config(server.url, "opd")
+        config.teacher.model = ""
+        run, state = train(served_config(server.url, "grpo"), place / "own")  # makes the student
+        server.tokens = lambda text: run.prompter.chat.encode(text).tolist()
+        server.once[COMPLETIONS].append(Answer(400))
+        run, state = train(config, place / "scored")
+    assert run.teacher_model is None
+    assert {k: v for k, v in run.teacher.outcomes.items() if v} == {"score/ok": 19, "score/refused": 1}
+    assert read_metrics(place / "scored")[-1]["teacher/score/ok"] == 19
+    assert not same(state.params, run.reference)
+
+
+def test_scores_are_laid_out_like_the_batch():
+    rows = [
+        Row("rollout", i, 0, 0, np.arange(1, 4 + i, dtype=np.int32), np.asarray([5 + i, 6], np.int32)) for i in (0, 1)
+    ]
+    batch, packed = batch_rows(rows, length=16)
+    plain = packed.scatter([-1.0, -2.0])
+
+    class Half:
+        def score(self, pairs):
+            assert [pair[1].tolist() for pair in pairs] == [[5, 6], [6, 6]]
+            return [np.asarray([-0.25, -0.5], np.float32), None]
+
+    run: Any = SimpleNamespace(teacher_model=None, teacher=Half())
+    first, second = packed.gather(teacher_log_probs(run, rows, packed, plain))
+    assert first.tolist() == [-0.25, -0.5]
+    assert second.tolist() == [-2.0, -2.0]
+    assert batch.mask.sum() == 4
+    run.teacher = object()
+    with pytest.raises(ValueError, match="there is no external teacher"):
+        teacher_log_probs(run, rows, packed, plain)
+
+
+def test_whole_distributions_need_a_model(place):
+    config = served_config("http://127.0.0.1:9/v1", "gkd")
+    config.teacher.model = ""
+    with pytest.raises(ValueError, match="gives no whole distributions"):
+        train(config, place / "gkd")
 
 
 def test_a_server_that_is_down_ends_the_run_before_the_first_rollout(place):
