@@ -1,7 +1,8 @@
-"""Measures how fast things are: `bench.py --suite=envs [--data=DIR] [--seconds=5]`; prints JSON, last line complete.
+"""Measures how fast things are: `bench.py --suite=envs [--data=DIR] [--webshop=DIR]`; prints JSON, last line complete.
 
---suite=envs: ALFWorld on one core: steps a second of a random policy (lists of admissible commands included), snapshot
-and restore in microseconds, L(s) in milliseconds from the start of held-out games and from recorded states amid games.
+--suite=envs: ALFWorld and WebShop on one core: steps a second of a random policy (lists of admissible actions
+included), snapshot and restore in microseconds, L(s) in milliseconds from the start of held-out tasks and from recorded
+states amid ALFWorld games; new searches a second, and megabytes that loading the catalogue takes.
 """
 
 from __future__ import annotations
@@ -18,12 +19,17 @@ def main() -> int:
     parser.add_argument(
         "--data", default=os.environ.get("ALFWORLD_DATA"), help="real ALFWorld games ($ALFWORLD_DATA); else generated"
     )
+    parser.add_argument(
+        "--webshop", default=os.environ.get("WEBSHOP_DATA"), help="WebShop's own files ($WEBSHOP_DATA); else generated"
+    )
     parser.add_argument("--seconds", type=float, default=5.0, help="how long the random policy plays")
     arguments = parser.parse_args()
     from pivotopd_jax.evaluation.bench_envs import bench_alfworld
+    from pivotopd_jax.evaluation.bench_webshop import bench_webshop
 
     try:
-        print(json.dumps({"alfworld": bench_alfworld(arguments.data, arguments.seconds)}))
+        alfworld = bench_alfworld(arguments.data, arguments.seconds)
+        print(json.dumps({"alfworld": alfworld, "webshop": bench_webshop(arguments.webshop, arguments.seconds)}))
     except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2

@@ -7,8 +7,10 @@ from typing import Any
 
 from pivotopd_jax.envs.alfworld.world import AlfWorld
 from pivotopd_jax.envs.protocol import World
+from pivotopd_jax.envs.webshop.world import WebShop
 from pivotopd_jax.prompts.alfworld import AlfWorldWording
 from pivotopd_jax.prompts.prompter import Wording
+from pivotopd_jax.prompts.webshop import WebShopWording
 
 
 def _alfworld(options: Any) -> tuple[World, Wording]:
@@ -20,7 +22,15 @@ def _alfworld(options: Any) -> tuple[World, Wording]:
     return world, AlfWorldWording()
 
 
-WORLDS: Mapping[str, Callable[[Any], tuple[World, Wording]]] = {"alfworld": _alfworld}
+def _webshop(options: Any) -> tuple[World, Wording]:
+    world = WebShop(
+        options.source or "real", ranking=options.ranking, goal_kind=options.goal_kind, split_by=options.split_by,
+        products=options.products, options=options.options, values=options.values, distractors=options.distractors,
+    )  # fmt: skip
+    return world, WebShopWording()
+
+
+WORLDS: Mapping[str, Callable[[Any], tuple[World, Wording]]] = {"alfworld": _alfworld, "webshop": _webshop}
 
 
 def make_world(options: Any) -> tuple[World, Wording]:

@@ -61,6 +61,16 @@ def alfworld_data() -> Path:
     return directory
 
 
+@pytest.fixture(scope="session")
+def webshop_data() -> Path:
+    """Directory of WebShop's own files: $WEBSHOP_DATA, else shared/data/webshop beside the project."""
+    variable = os.environ.get("WEBSHOP_DATA")
+    directory = Path(variable) if variable else PROJECT.parent / "shared" / "data" / "webshop"
+    if not directory.is_dir():
+        pytest.skip(f"no real WebShop files: {directory} is not a directory (set WEBSHOP_DATA)")
+    return directory
+
+
 @pytest.fixture(scope="module", params=["transcript", "windowed"])
 def toy(request: pytest.FixtureRequest) -> Toy:
     """A tiny student that speaks the corridor's language, in both prompt styles."""

@@ -91,7 +91,7 @@ def planner_milliseconds(
     return PlannerTiming(len(times), sum(times) / len(times), max(times))
 
 
-def start_snapshots(env: AlfWorldEnv, tasks: Sequence[Task]) -> list[AlfWorldSnapshot]:
+def start_snapshots(env: Env, tasks: Sequence[Task]) -> list[Any]:
     """The states that the tasks start in."""
     snapshots = []
     for task in tasks:

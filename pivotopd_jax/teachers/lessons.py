@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import groupby
 
 from pivotopd_jax.envs.protocol import Snapshot, World
 
@@ -38,4 +39,4 @@ class PlanLessons:
             steps.append(self.gist(action))
             if env.step(action).done:
                 break
-        return ", ".join(step for step in steps if step) or None
+        return ", ".join(step for step, _ in groupby(filter(None, steps))) or None

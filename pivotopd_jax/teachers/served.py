@@ -70,7 +70,7 @@ class ServedTeacher:
         self._abilities = find_abilities(self.server, self.context_tokens)
 
     def reports(
-        self, trajectories: Sequence[Trajectory], *, max_actions: int, every_turn: bool, lessons: bool
+        self, trajectories: Sequence[Trajectory], *, max_actions: int, every_turn: bool, lessons: bool = False
     ) -> list[Report]:
         """One report a trajectory; an empty one where none could be had.
 
