@@ -13,15 +13,18 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from pivotopd_jax.envs.alfworld.world import AlfWorld
+from pivotopd_jax.envs.protocol import World
+from pivotopd_jax.envs.webshop.world import WebShop
 from pivotopd_jax.prompts.actions import format_action
 from pivotopd_jax.prompts.alfworld import AlfWorldWording
 from pivotopd_jax.prompts.chat import Chat
 from pivotopd_jax.prompts.hints import action_hint, lesson_hint
 from pivotopd_jax.prompts.prompter import PrivilegedPrompt, Prompter
+from pivotopd_jax.prompts.webshop import WebShopWording
 from pivotopd_jax.rollout.episode import Episode
 from pivotopd_jax.sampling.policy import Sample
 
-TRAJECTORIES, TURNS = 200, 6
+TRAJECTORIES, TURNS = 200, 6  # in each environment
 NO_THOUGHT = "<think>\n\n</think>\n\n"
 
 
@@ -47,7 +50,7 @@ def response(chat: Chat, admissible: tuple[str, ...], draw: random.Random) -> Sa
     return Sample(ids, np.zeros(len(ids), np.float32), bool(end))
 
 
-def play(prompter: Prompter, world: AlfWorld, number: int) -> Episode:
+def play(prompter: Prompter, world: World, number: int) -> Episode:
     draw = random.Random(number)
     episode = Episode.start(world.make(), prompter, world.tasks("train")[number], 0, TURNS)
     while not episode.finished:
@@ -56,17 +59,18 @@ def play(prompter: Prompter, world: AlfWorld, number: int) -> Episode:
     return episode
 
 
-@pytest.fixture(scope="module")
-def world() -> AlfWorld:
-    return AlfWorld("generated", receptacles=5, distractors=2)
+@pytest.fixture(scope="module", params=["alfworld", "webshop"])
+def world(request: pytest.FixtureRequest) -> World:
+    return AlfWorld("generated", receptacles=5, distractors=2) if request.param == "alfworld" else WebShop("generated")
 
 
-def prompter(chat: Chat, style, *, admissible: bool, tokens: int = 8192) -> Prompter:
-    return Prompter(chat, AlfWorldWording(), style, 3, admissible, tokens)
+def prompter(chat: Chat, world: World, style, *, admissible: bool, tokens: int = 8192) -> Prompter:
+    wording = AlfWorldWording() if isinstance(world, AlfWorld) else WebShopWording()
+    return Prompter(chat, wording, style, 3, admissible, tokens)
 
 
 def test_a_transcript_holds_exactly_the_ids_that_were_sampled(chat, world):
-    p = prompter(chat, "transcript", admissible=False)
+    p = prompter(chat, world, "transcript", admissible=False)
     for number in range(TRAJECTORIES):
         turns = play(p, world, number).turns
         for before, after in itertools.pairwise(turns):
@@ -76,7 +80,7 @@ def test_a_transcript_holds_exactly_the_ids_that_were_sampled(chat, world):
 
 @pytest.mark.parametrize("style", ["transcript", "windowed"])
 def test_prompts_render_with_thinking_off_and_hold_no_hint(chat, world, style):
-    p = prompter(chat, style, admissible=True)
+    p = prompter(chat, world, style, admissible=True)
     for number in range(TRAJECTORIES):
         episode = play(p, world, number)
         for turn in episode.turns:
@@ -90,7 +94,7 @@ def test_prompts_render_with_thinking_off_and_hold_no_hint(chat, world, style):
 
 @pytest.mark.parametrize("style", ["transcript", "windowed"])
 def test_a_hint_survives_what_truncation_takes_from_the_left(chat, world, style):
-    short = prompter(chat, style, admissible=True, tokens=160)
+    short = prompter(chat, world, style, admissible=True, tokens=160)
     for number in range(TRAJECTORIES):
         episode = play(short, world, number)
         for hint in (action_hint("heat mug 1 with microwave 1"), lesson_hint("take mug, heat mug with microwave")):
@@ -100,6 +104,6 @@ def test_a_hint_survives_what_truncation_takes_from_the_left(chat, world, style)
             assert chat.tokenizer.decode(ids.tolist()).endswith(tail)
     assert len(episode.context()) == 160, "nothing was cut"
     with pytest.raises(PrivilegedPrompt, match="does not survive truncation"):
-        prompter(chat, style, admissible=True, tokens=20).context(
+        prompter(chat, world, style, admissible=True, tokens=20).context(
             episode.turns, episode.observation, action_hint("look")
         )
