@@ -30,7 +30,7 @@ WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the run.")
 CHECKPOINT = flags.DEFINE_enum("checkpoint", "last", ["last", "best", "base"], "Which student of the run.")
 PLAYED_BY = flags.DEFINE_string("played_by", None, "sharpness: the run whose last student plays; by default --workdir.")
 TASKS = flags.DEFINE_integer("tasks", 0, "Size of the panel; 0 plays every game of the evaluation splits.")
-SAMPLES = flags.DEFINE_integer("samples", 5, "agreement: reports on each failed trajectory.")
+SAMPLES = flags.DEFINE_integer("samples", 5, "agreement: reports on each failed trajectory.", lower_bound=1)
 
 
 def played(run: Run, params: Any, temperature: float) -> list[Trajectory]:

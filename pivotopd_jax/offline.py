@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from pivotopd_jax.learner.checkpoints import ConfigurationChanged
 from pivotopd_jax.records import Task
 from pivotopd_jax.rollout.collect import fresh_starts, play
 from pivotopd_jax.rollout.curriculum import curriculum
 from pivotopd_jax.rollout.pivots import Pivot, find_pivots, load_pivots, save_pivots
 from pivotopd_jax.rollout.replay import Replay
-from pivotopd_jax.run import Run
+from pivotopd_jax.run import Run, configuration_differences, run_record
 from pivotopd_jax.sampling.policy import request_seed
 from pivotopd_jax.teachers.skills import SkillBank, distil_skills
 
 SKILLS_FILE = "skills.json"
 PIVOTS_FILE = "pivots.json"
+OFFLINE_FILE = "offline.json"
 
 
 def prepare(run: Run, directory: Path, report: Callable[[str], None] = print) -> Run:
@@ -31,6 +34,8 @@ def prepare(run: Run, directory: Path, report: Callable[[str], None] = print) ->
         ValueError: nothing could be made, or a file is not what it should be; says which.
     """
     method = run.method
+    if method.needs_skills or method.behaviour.pivots:
+        check_offline(run, directory / OFFLINE_FILE)
     if method.needs_skills:
         run = replace(run, skills=skill_bank(run, directory / SKILLS_FILE, report))
     if method.behaviour.pivots:
@@ -38,6 +43,27 @@ def prepare(run: Run, directory: Path, report: Callable[[str], None] = print) ->
     if method.replay:
         run = replace(run, replay=Replay(directory / "replay"))
     return run
+
+
+def check_offline(run: Run, path: Path) -> None:
+    """Refuses sizes out of range, and what was made here under another configuration.
+
+    Raises:
+        ValueError, ConfigurationChanged: says what is wrong.
+    """
+    options, now = run.config.offline, {**run_record(run), "steps": 0}
+    if options.tasks < 1 or options.skills < 1:
+        raise ValueError(
+            f"config.offline.tasks is {options.tasks} and config.offline.skills {options.skills}; expected at least 1"
+        )
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(now))
+    if differences := configuration_differences(json.loads(path.read_text()), now):
+        raise ConfigurationChanged(
+            f"skills or pivots were made in this workdir with another configuration ({differences}); choose another "
+            "--workdir or the old configuration"
+        )
 
 
 def offline_tasks(run: Run) -> list[Task]:

@@ -129,10 +129,11 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = print, *, 
     )  # fmt: skip
     by_student, kept = method.teacher == "student", directory.parent / "teacher_replies"
     teacher = make_teacher(config, world, prompter, policy, kept=kept, by_student=by_student)
-    if isinstance(teacher, SelfTeacher) and method.annotation and method.annotation.lessons == "report":
+    if isinstance(teacher, SelfTeacher) and wants_words(method, config.offline):
         raise ValueError(
-            f"method {method.name!r} asks for lessons, which the student as its own teacher does not write; set "
-            "config.knobs.lesson_weight=0 or another config.teacher.kind"
+            f"method {method.name!r} needs lessons in words, which the student as its own teacher does not write; "
+            "choose another config.teacher.kind, or set config.offline.skill_bank (methods with skills) or "
+            "config.knobs.lesson_weight=0 (PivotOPD and its ablations)"
         )
     scoring, served = None, isinstance(teacher, TokenScorer) and not config.teacher.model
     wants_logits = method.needs_teacher_logits or config.evaluate.teacher_divergence
@@ -146,6 +147,12 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = print, *, 
             )
         scoring = TeacherModel(make_learner(teacher_graphdef), teacher_params)
     return Run(config, world, prompter, method, teacher, policy, make_learner(graphdef), params, model_config, scoring)
+
+
+def wants_words(method: Method, offline: Any) -> bool:
+    """Whether the teacher will be asked for lessons."""
+    reported = method.annotation is not None and method.annotation.lessons == "report"
+    return reported or (method.needs_skills and not offline.skill_bank)
 
 
 def check_decay(config: Any) -> None:

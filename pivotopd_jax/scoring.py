@@ -19,15 +19,18 @@ from pivotopd_jax.run import Run
 from pivotopd_jax.teachers.protocol import TokenScorer
 
 
-def mini_batches(run: Run, rows: Sequence[Row], seed: int) -> list[list[Row]]:
-    """Rows split by trajectory into PPO mini-batches of `config.ppo.mini_batch` trajectories, in a seeded order."""
-    trajectories = 1 + max((row.trajectory for row in rows), default=-1)
+def mini_batches(run: Run, rows: Sequence[Row], trajectories: int, seed: int) -> list[list[Row]]:
+    """Rows split by trajectory into PPO mini-batches of `config.ppo.mini_batch` trajectories, in a seeded order.
+
+    Trajectories from `trajectories` on are of earlier steps. They are dealt out to the mini-batches of the new ones, so
+    that their number, and with it the learning rate's schedule, does not depend on them.
+    """
     order = np.random.default_rng(seed).permutation(trajectories)
     count = max(1, -(-trajectories // run.config.ppo.mini_batch))
     part_of = {int(t): part for part, chunk in enumerate(np.array_split(order, count)) for t in chunk}
     parts: list[list[Row]] = [[] for _ in range(count)]
     for row in sorted(rows, key=lambda row: (row.trajectory, row.turn)):
-        parts[part_of[row.trajectory]].append(row)
+        parts[part_of.get(row.trajectory, row.trajectory % count)].append(row)
     return [part for part in parts if part]
 
 

@@ -93,7 +93,8 @@ def train_step(run: Run, progress: Progress, step: int, recorder: Recorder) -> t
     state, asked = progress.state, dict(run.teacher.outcomes)
     run.policy.load(state.params)
     with recorder.stage("collect"):
-        trajectories = collect(run, step, depth_of(method.behaviour, step, config.max_turns, progress.depth), seed)
+        limit = depth_of(method.behaviour, step, config.max_turns, progress.depth)
+        trajectories = collect(run, step, limit, seed)
     with recorder.stage("annotate"):
         notes = annotate(run.teacher, trajectories, method.annotation, seed=seed, skills=run.skill_text)
     with recorder.stage("extend"):
@@ -106,7 +107,7 @@ def train_step(run: Run, progress: Progress, step: int, recorder: Recorder) -> t
     rows = rollout_rows(trajectories, notes, method, run.prompter) + extra + labelled
     assert_unprivileged(run, rows, trajectories)
     with recorder.stage("score"):
-        chunks = mini_batches(run, rows, seed)
+        chunks = mini_batches(run, rows, len(trajectories), seed)
         shaped = [shaped_batch(run, state, chunk, step, only_update=len(chunks) == 1) for chunk in chunks]
         terms = divergence_terms(run, state, chunks)
     with recorder.stage("update"):
@@ -119,7 +120,7 @@ def train_step(run: Run, progress: Progress, step: int, recorder: Recorder) -> t
     depth = learned_depth(run, progress.depth, step, trajectories, shaped)
     return Progress(state, depth), {
         **rollout_metrics(trajectories, notes, rows),
-        **({} if depth is None else {"train/depth": depth}),
+        "train/depth": float(limit),
         **{f"recovery/{name}": float(count) for name, count in outcomes.items()},
         **{f"teacher/{name}": float(count - asked.get(name, 0)) for name, count in run.teacher.outcomes.items()},
         **{f"update/{name}": float(np.mean([u[name] for u in updates])) for name in (updates[0] if updates else ())},

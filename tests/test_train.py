@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ def tiny_config(method: str = "pivotopd", steps: int = 2) -> Any:
     c.method, c.steps, c.tasks_per_step, c.rollouts, c.max_turns = method, steps, 2, 2, 5
     c.sampler.slots = 8
     c.ppo.mini_batch = 4
-    c.offline.tasks, c.knobs.pivot_rollouts, c.knobs.pivot_least = 3, 2, 0.0  # a tiny student gets nothing right
+    c.offline.tasks, c.knobs.pivot_rollouts = 3, 2
     c.evaluate.tasks = c.evaluate.final_tasks = 4
     c.evaluate.mistakes, c.evaluate.continuations = 3, 2
     c.evaluate.every, c.checkpoint.every = 2, 1
@@ -59,6 +60,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def same(left: Any, right: Any) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True))
+
+
+def odd(planner: Any, played: Any, pivot: Any) -> bool:
+    """Stands in for `equivalent`: a student of a few seconds gets nothing right, so that nothing would vary."""
+    return int(played.turns[pivot.turn].response_ids[0]) % 2 == 1
 
 
 def of_training(directory: Path) -> list[dict[str, float]]:
@@ -97,7 +103,8 @@ def test_a_run_goes_on_with_its_own_method_only(place):
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
-def test_every_method_runs_through_the_same_loop(place, method):
+def test_every_method_runs_through_the_same_loop(place, monkeypatch, method):
+    monkeypatch.setattr("pivotopd_jax.rollout.pivots.equivalent", odd)
     config = tiny_config(method, steps=1)
     config.ppo.mini_batch = 2  # two updates a step: old log-probs are scored
     run, state = train(config, place / method)
@@ -120,6 +127,11 @@ def test_methods_with_skills_distil_a_bank_from_the_students_own_rollouts(place,
     assert all("take " in entry["text"] for entry in entries)
     if method in ("sdar", "skill_sd"):
         assert read_metrics(directory)[-1]["update/penalty"] != 0
+    # What was made before the first step belongs to its configuration, checkpoint or none.
+    shutil.rmtree(directory / "checkpoints")
+    config.offline.tasks = 2
+    with pytest.raises(ConfigurationChanged, match=r"made in this workdir with another.*offline\.tasks: 3 → 2"):
+        train(config, directory)
     # A bank that is given is read, not made.
     config.offline.skill_bank = str(directory / "nowhere.json")
     with pytest.raises(FileNotFoundError, match=r"nowhere\.json"):
@@ -130,6 +142,7 @@ def test_methods_with_skills_distil_a_bank_from_the_students_own_rollouts(place,
 def test_what_a_step_hands_to_the_next_survives_a_crash(place, monkeypatch, method):
     """The run dies after its third step and before that is saved: what the step left behind must not count twice."""
     config = tiny_config(method, steps=3)
+    monkeypatch.setattr("pivotopd_jax.rollout.pivots.equivalent", odd)
 
     def dying(run, progress, step, recorder):
         found = train_step(run, progress, step, recorder)
@@ -150,6 +163,7 @@ def test_what_a_step_hands_to_the_next_survives_a_crash(place, monkeypatch, meth
         assert 2 <= last["train/depth"] <= 5
     if method == "dagger":
         assert last["train/tokens"] > 1.5 * first["train/tokens"], "labels of earlier steps are trained on, too"
+        assert int(straight.step) == 3, "they make no updates of their own"
 
 
 def test_the_distance_to_the_teacher_is_measured_over_training(place):
@@ -238,7 +252,12 @@ def test_a_comparison_keeps_its_finished_cells(place):
         ({"world.name": "nope"}, "world 'nope' is not known"),
         ({"prompt.style": "nope"}, "expected 'windowed' or 'transcript'"),
         ({"knobs.recovery_mode": "nope"}, "recovery_mode is 'nope'; choose one of clipped_advantage"),
-        ({"method": "opid", "teacher.kind": "self"}, "asks for lessons, which the student as its own teacher does not"),
+        ({"method": "opid", "teacher.kind": "self"}, "needs lessons in words, which the student as its own teacher"),
+        ({"method": "skill_grpo", "teacher.kind": "self"}, r"config\.offline\.skill_bank \(methods with skills\)"),
+        ({"method": "gkd", "knobs.beta": 1.5}, "knobs.beta is 1.5; expected 0 to 1"),
+        ({"knobs.skills": 0}, "knobs.skills is 0; expected 1 to inf"),
+        ({"knobs.normalization": "std"}, "normalization is 'std'; expected 'mean' or 'mean_std'"),
+        ({"method": "skill_grpo", "offline.tasks": 0}, r"offline\.tasks is 0 and config\.offline\.skills 47"),
         ({"method": "opsd", "knobs.privileged": "nope"}, "expected 'skills' or 'gold_action'"),
         ({"teacher.kind": "nope"}, "expected 'symbolic', 'self' or 'served'"),
         ({"steps": 49}, "0 at optimizer step 48, but the run takes 49; set config.ppo.decay_until=49, or 0"),

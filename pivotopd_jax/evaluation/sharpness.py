@@ -35,15 +35,15 @@ def sharpness(run: Run, params: Any, trajectories: Sequence[Trajectory]) -> dict
     }
 
 
+def _of_student(_: Any, student_logits: Any) -> Any:
+    return entropy(student_logits)
+
+
 def mean_entropy(run: Run, params: Any, rows: Sequence[Row]) -> float:
     """Mean over `rows` of the entropy along the response, nats."""
-
-    def of_student(_: Any, student_logits: Any) -> Any:
-        return entropy(student_logits)
-
     learner, length = run.learner, run.config.learner.row_tokens
-    measure = Divergence(of_student, 1.0, ("rollout",), TEACHER)
+    measure = Divergence(_of_student, 1.0, ("rollout",), TEACHER)
     batch = divergence_batch(lambda packed: learner.hidden(params, packed), rows, measure, length=length)
     assert batch is not None
-    a_token = learner.divergence(params, DivergenceTerm(batch, learner.graphdef, params, of_student))
+    a_token = learner.divergence(params, DivergenceTerm(batch, learner.graphdef, params, _of_student))
     return a_token * sum(len(row.response_ids) for row in rows) / len(rows)

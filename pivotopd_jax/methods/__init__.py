@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -43,12 +44,37 @@ METHODS: Mapping[str, Callable[[Any], Method]] = {
 }  # fmt: skip
 
 
+LEAST = 1e-6
+RANGES: Mapping[str, tuple[float, float]] = {
+    "max_actions": (0, math.inf),
+    "recovery_depth": (0, math.inf),
+    "recovery_limit": (0, math.inf),
+    "recovery_clip": (LEAST, math.inf),
+    "student_share": (0, 1),
+    "beta": (0, 1),
+    "turn_cap": (LEAST, math.inf),
+    "discount": (0, 1),
+    "skills": (1, math.inf),
+    "prior": (LEAST, 1 - LEAST),
+    "pivot_rollouts": (2, math.inf),
+    "pivot_least": (0, 1),
+    "pivot_most": (0, 1),
+}
+"""Knob → its least and greatest value; outside of it a method would quietly become another one."""
+
+
 def make_method(name: str, knobs: Any) -> Method:
     """The method `name` with its knobs set.
 
     Raises:
-        ValueError: there is no such method; names those that exist.
+        ValueError: there is no such method, or a knob is out of range; says what was expected.
     """
     if name not in METHODS:
         raise ValueError(f"method {name!r} is not known; choose one of {', '.join(METHODS)}")
+    for knob, (least, most) in RANGES.items():
+        value = getattr(knobs, knob, None)
+        if value is not None and not least <= value <= most:
+            raise ValueError(f"config.knobs.{knob} is {value}; expected {least:g} to {most:g}")
+    if (scale := getattr(knobs, "normalization", "mean")) not in ("mean", "mean_std"):
+        raise ValueError(f"config.knobs.normalization is {scale!r}; expected 'mean' or 'mean_std'")
     return METHODS[name](knobs)

@@ -1,6 +1,6 @@
 """On-policy distillation from an external teacher: another model that scores the student's own tokens.
 
-D is log(teacher) − log(student) of each token, in nats. Left out: a trained critic, and rewards other than D.
+D is log(teacher) − log(student) of each token, in nats; only SOD knows a reward besides. Left out: a trained critic.
 """
 
 from __future__ import annotations

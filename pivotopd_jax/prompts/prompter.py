@@ -136,7 +136,7 @@ class Prompter:
         if hint and hint.strip() not in self.chat.decode(kept):
             raise PrivilegedPrompt(
                 f"a hint of {len(hint)} characters does not survive truncation to {self.prompt_tokens} prompt tokens; "
-                "raise config.prompt_tokens"
+                "raise config.prompt.prompt_tokens"
             )
         return kept
 

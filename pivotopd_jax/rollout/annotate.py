@@ -95,7 +95,8 @@ def _random_turns(every: Sequence[Report], named: Sequence[Report], seed: int) -
     random = np.random.default_rng(seed)
     drawn = []
     for everywhere, chosen in zip(every, named, strict=True):
-        count = min(len(chosen.remarks), len(everywhere.remarks))
-        picked = random.choice(len(everywhere.remarks), count, replace=False) if count else []
-        drawn.append(Report(tuple(everywhere.remarks[i] for i in sorted(picked)), everywhere.lesson))
+        offered = [remark for remark in everywhere.remarks if remark.gold_action]
+        count = min(sum(remark.gold_action is not None for remark in chosen.remarks), len(offered))
+        picked = random.choice(len(offered), count, replace=False) if count else []
+        drawn.append(Report(tuple(offered[i] for i in sorted(picked)), everywhere.lesson))
     return drawn

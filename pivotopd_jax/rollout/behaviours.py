@@ -49,7 +49,8 @@ def make_actor(
         if behaviour.actor == "prefix":
             return turn < behaviour.prefix(step, whole(index))
         if behaviour.actor == "switch":
-            return turn >= int(np.random.default_rng(request_seed(seed, index)).integers(int(share * max_turns) + 1))
+            most = int(share * max_turns + 1e-9)  # 0.2 of 30 may be a little less than 6
+            return turn >= int(np.random.default_rng(request_seed(seed, index)).integers(most + 1))
         return True
 
     def actor(index: int, episode: Episode) -> str | None:

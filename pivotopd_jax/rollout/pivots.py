@@ -1,12 +1,12 @@
 """Offline pivots: single turns of a teacher's episodes at which the student is neither always right nor hopeless.
 
-PivotRL, arXiv 2603.21383. Two actions count as equivalent if the one leaves success as near as the other.
+PivotRL, arXiv 2603.21383. An action counts as equivalent to the teacher's if it is the same, or if it is carried out,
+brings success nearer and leaves it as near as the teacher's does.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +16,7 @@ import numpy as np
 
 from pivotopd_jax.envs.protocol import Planner, World
 from pivotopd_jax.methods.method import Pivots
+from pivotopd_jax.prompts.actions import is_mismatch
 from pivotopd_jax.prompts.prompter import Prompter
 from pivotopd_jax.records import Task, Trajectory
 from pivotopd_jax.rollout.behaviours import teacher_action
@@ -62,11 +63,17 @@ def find_pivots(
     tried = play(policy, starts, temperature=temperature, seed=seed, concurrency=concurrency)
     scores = [t.score for t in rewarded(world.planner, tried, turns, rollouts=wanted.rollouts)]
     means = np.asarray(scores).reshape(len(turns), wanted.rollouts).mean(axis=1)
-    kept = [turn for turn, mean in zip(turns, means, strict=True) if wanted.least <= mean <= wanted.most]
+    varied = (means > 0) & (means < 1)
+    kept = [
+        turn
+        for turn, mean, mixed in zip(turns, means, varied, strict=True)
+        if mixed and wanted.least <= mean <= wanted.most
+    ]
     if not kept:
         raise ValueError(
-            f"of {len(turns)} turns of the teacher none gives the student a mean reward in [{wanted.least}, "
-            f"{wanted.most}]; raise config.offline.tasks or widen config.knobs.pivot_least and pivot_most"
+            f"of {len(turns)} turns of the teacher none gives the student rewards that differ, with a mean in "
+            f"[{wanted.least}, {wanted.most}]; raise config.offline.tasks or widen config.knobs.pivot_least and "
+            "pivot_most"
         )
     return kept
 
@@ -103,11 +110,15 @@ def rewarded(
 
 
 def equivalent(planner: Planner, played: Trajectory, pivot: Pivot) -> bool:
-    """Whether the student's action at the pivot leaves success as near as the teacher's action there."""
-    if played.turns[pivot.turn].action is None:
+    """Whether the student's action at the pivot is as good as the teacher's action there."""
+    said, wanted = played.turns[pivot.turn], pivot.trajectory.turns[pivot.turn].action
+    if not said.accepted:
         return False
+    if wanted is not None and not is_mismatch(said.action, wanted):
+        return True
     left = planner.distance(played.snapshot_after(pivot.turn))
-    return not math.isinf(left) and left <= planner.distance(pivot.trajectory.snapshot_after(pivot.turn))
+    nearer = left < planner.distance(said.snapshot)
+    return nearer and left <= planner.distance(pivot.trajectory.snapshot_after(pivot.turn))
 
 
 def save_pivots(path: Path, pivots: Sequence[Pivot]) -> None:

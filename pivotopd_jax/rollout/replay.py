@@ -34,21 +34,24 @@ class Replay:
         self._steps[step] = list(rows)
 
     def draw(self, step: int, count: int, *, seed: int, first: int) -> list[Row]:
-        """At most `count` rows of the steps before `step`, drawn uniformly without replacement, in order of time.
+        """Whole trajectories of the steps before `step`, drawn uniformly until they hold `count` rows.
 
         Args:
             step: the present one.
-            count: of rows.
+            count: least number of rows, if there are so many.
             seed: fixes the draw.
-            first: index that the first of their trajectories gets; those of the present step come before it.
+            first: index that the first of the trajectories gets; those of the present step come before it.
         """
-        known = [(past, row) for past in range(step) for row in self._rows(past)]
-        chosen = np.random.default_rng(seed).choice(len(known), min(count, len(known)), replace=False) if known else []
-        index: dict[tuple[int, int], int] = {}
-        return [
-            replace(row, trajectory=index.setdefault((past, row.trajectory), first + len(index)))
-            for past, row in (known[i] for i in sorted(chosen))
-        ]
+        known: dict[tuple[int, int], list[Row]] = {}
+        for past in range(step):
+            for row in self._rows(past):
+                known.setdefault((past, row.trajectory), []).append(row)
+        episodes, drawn = list(known.values()), []
+        for place, chosen in enumerate(np.random.default_rng(seed).permutation(len(episodes))):
+            if len(drawn) >= count:
+                break
+            drawn += [replace(row, trajectory=first + place) for row in episodes[chosen]]
+        return drawn
 
     def _path(self, step: int) -> Path:
         return self.directory / f"step_{step:06d}.npz"

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import bm25s
 import numpy as np
@@ -65,17 +66,30 @@ class SkillBank:
         """Reads what `save` wrote.
 
         Raises:
-            ValueError: the file does not hold a list of such objects.
+            ValueError: the file cannot be read, or does not hold such a list.
             FileNotFoundError: there is no such file.
         """
         try:
-            entries = json.loads(path.read_text())
-            skills = [Skill(str(entry["task"]), str(entry["text"])) for entry in entries]
-        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+            return cls([_entry(entry) for entry in _list(json.loads(path.read_text()))])
+        except FileNotFoundError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(
-                f'{path} is not a skill bank ({error!r}); expected a JSON list of {{"task": .., "text": ..}}'
+                f'{path} is not a skill bank ({error}); expected a JSON list of {{"task": .., "text": ..}}'
             ) from error
-        return cls(skills)
+
+
+def _list(entries: Any) -> list[Any]:
+    if not isinstance(entries, list):
+        raise TypeError(f"it holds a {type(entries).__name__}")
+    return entries
+
+
+def _entry(entry: Any) -> Skill:
+    task, text = entry["task"], entry["text"]
+    if not (isinstance(task, str) and isinstance(text, str) and text.strip()):
+        raise TypeError(f"an entry has the task {task!r} and the text {text!r}")
+    return Skill(task, text)
 
 
 def _words(texts: Sequence[str]) -> list[list[str]]:
