@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from pivotopd_jax.files import write_json
 from pivotopd_jax.learner.checkpoints import ConfigurationChanged
 from pivotopd_jax.records import Task
 from pivotopd_jax.rollout.collect import fresh_starts, play
@@ -57,8 +58,7 @@ def check_offline(run: Run, path: Path) -> None:
             f"config.offline.tasks is {options.tasks} and config.offline.skills {options.skills}; expected at least 1"
         )
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(now))
+        write_json(path, now)
     if differences := configuration_differences(json.loads(path.read_text()), now):
         raise ConfigurationChanged(
             f"skills or pivots were made in this workdir with another configuration ({differences}); choose another "

@@ -13,7 +13,8 @@ from ml_collections import ConfigDict
 
 from pivotopd_jax import warmstart
 from pivotopd_jax.envs.protocol import World
-from pivotopd_jax.learner.learner import Learner, UpdateOptions, make_mesh, make_optimizer
+from pivotopd_jax.learner.learner import Learner, make_mesh, make_optimizer
+from pivotopd_jax.learner.objective import UpdateOptions
 from pivotopd_jax.methods import make_method
 from pivotopd_jax.methods.method import Method
 from pivotopd_jax.models import huggingface

@@ -117,7 +117,7 @@ def teacher_divergence(run: Run, params: Any, trajectories: Sequence[Trajectory]
     """Mean KL(student ‖ external teacher) over the student's tokens in `trajectories`, nats a token.
 
     Over training this is the covariate-shift curve of arXiv 2605.12913: how far the student is from its teacher on the
-    states that it gets itself into.
+    states that it gets itself into. nan if the student never acted.
     """
     teacher, length = run.teacher_model, run.config.learner.row_tokens
     if teacher is None:

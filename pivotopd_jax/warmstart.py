@@ -23,7 +23,8 @@ from flax import nnx
 from transformers import PreTrainedTokenizerBase
 
 from pivotopd_jax.envs.protocol import World
-from pivotopd_jax.learner.learner import Learner, UpdateOptions, make_mesh
+from pivotopd_jax.learner.learner import Learner, make_mesh
+from pivotopd_jax.learner.objective import UpdateOptions
 from pivotopd_jax.models import huggingface
 from pivotopd_jax.models.mini_tokenizer import build_tokenizer, word_embeddings
 from pivotopd_jax.models.qwen3 import Qwen3, Qwen3Config, split

@@ -51,24 +51,31 @@ def x64() -> Iterator[None]:
         yield
 
 
+def real_data(variable: str, name: str) -> Path:
+    """The directory that an environment variable names, else shared/data/`name` beside the project; skips without."""
+    given = os.environ.get(variable)
+    directory = Path(given) if given else PROJECT.parent / "shared" / "data" / name
+    if not directory.is_dir():
+        pytest.skip(f"no real {name} data: {directory} is not a directory (set {variable})")
+    return directory
+
+
 @pytest.fixture(scope="session")
 def alfworld_data() -> Path:
-    """Directory of real ALFWorld games: $ALFWORLD_DATA, else shared/data/alfworld beside the project."""
-    variable = os.environ.get("ALFWORLD_DATA")
-    directory = Path(variable) if variable else PROJECT.parent / "shared" / "data" / "alfworld"
-    if not directory.is_dir():
-        pytest.skip(f"no real ALFWorld games: {directory} is not a directory (set ALFWORLD_DATA)")
-    return directory
+    """Real ALFWorld games."""
+    return real_data("ALFWORLD_DATA", "alfworld")
 
 
 @pytest.fixture(scope="session")
 def webshop_data() -> Path:
-    """Directory of WebShop's own files: $WEBSHOP_DATA, else shared/data/webshop beside the project."""
-    variable = os.environ.get("WEBSHOP_DATA")
-    directory = Path(variable) if variable else PROJECT.parent / "shared" / "data" / "webshop"
-    if not directory.is_dir():
-        pytest.skip(f"no real WebShop files: {directory} is not a directory (set WEBSHOP_DATA)")
-    return directory
+    """WebShop's own files."""
+    return real_data("WEBSHOP_DATA", "webshop")
+
+
+@pytest.fixture(scope="session")
+def qwen3_tokenizer_data() -> Path:
+    """Qwen3's tokenizer: tokenizer.json.xz and tokenizer_config.json."""
+    return real_data("QWEN3_TOKENIZER", "qwen3_tokenizer")
 
 
 @pytest.fixture(scope="module", params=["transcript", "windowed"])

@@ -25,6 +25,7 @@ from pivotopd_jax.evaluation.recovery import (
     recoveries,
     replayed_mistake,
 )
+from pivotopd_jax.files import write_json
 from pivotopd_jax.learner.checkpoints import ConfigurationChanged
 from pivotopd_jax.recording import read_metrics
 from pivotopd_jax.rollout.collect import fresh_starts, play
@@ -76,7 +77,7 @@ def compare(
                 params = state.params
             if mistakes is None:
                 mistakes = frozen_mistakes(run, directory / MISTAKES_FILE)
-            _write_json(path, judge(run, params, mistakes, judging))
+            write_json(path, judge(run, params, mistakes, judging))
         cells[name] = {**json.loads(path.read_text()), **cost(directory / name)}
     return cells
 
@@ -100,7 +101,7 @@ def _check_configuration(config: Any, path: Path) -> None:
     for varied in ("method", "seed"):
         now.pop(varied)
     if not path.exists():
-        _write_json(path, now)
+        write_json(path, now)
     then = json.loads(path.read_text())
     if changed := configuration_differences(then, now):
         raise ConfigurationChanged(
@@ -117,20 +118,13 @@ def _cell_config(config: Any, method: str, seed: int) -> ConfigDict:
     return cell
 
 
-def _write_json(path: Path, content: Any) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".new")
-    temporary.write_text(json.dumps(content))
-    temporary.replace(path)
-
-
 def frozen_mistakes(run: Run, path: Path) -> list[Mistake]:
     """The mistakes that all students of a comparison continue: those in `path`, which is written first if missing.
 
     Sampled anew on another machine, or with another number of threads, they would not be quite the same.
     """
     if not path.exists():
-        _write_json(path, [mistake_record(mistake) for mistake in base_mistakes(run)])
+        write_json(path, [mistake_record(mistake) for mistake in base_mistakes(run)])
     config = run.config
     tasks = {task.id: task for task in panel(run.world, config.world.eval_splits, config.evaluate.final_tasks)}
     return [replayed_mistake(run.world, run.prompter, tasks, record) for record in json.loads(path.read_text())]

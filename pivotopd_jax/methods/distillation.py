@@ -15,7 +15,8 @@ import jax.numpy as jnp
 from pivotopd_jax.losses.credit import sod_weights, turn_means, turn_sums, turnopd_weights
 from pivotopd_jax.losses.divergences import jensen_shannon, reverse_kl
 from pivotopd_jax.methods.method import Behaviour, Divergence, Labels, Method, Probe
-from pivotopd_jax.records import PLAIN, TEACHER, TokenBatch, View
+from pivotopd_jax.methods.shaping import log_ratio, turns_of
+from pivotopd_jax.records import TEACHER, TokenBatch, View
 
 NO_PENALTY = {"kl_coefficient": 0.0}
 """The teacher takes the reference's place."""
@@ -23,22 +24,20 @@ NO_PENALTY = {"kl_coefficient": 0.0}
 
 def shape_opd(batch: TokenBatch, views: Mapping[View, Any]) -> Any:
     """D on every trained token, without a reward; `[rows, length]` float32."""
-    return jnp.where(batch.mask, views[TEACHER] - views[PLAIN], 0.0)
+    return log_ratio(batch, views, TEACHER)
 
 
 def shape_sod(batch: TokenBatch, views: Mapping[View, Any], *, cap: float) -> Any:
     """A_RL + w_k D with the weight of the token's turn; `[rows, length]` float32 (arXiv 2605.07725)."""
-    log_ratio = shape_opd(batch, views)
-    shape = (int(batch.trajectory.max()) + 1, int(batch.turn.max()) + 1)
-    divergence = turn_means(jnp.abs(log_ratio), batch.trajectory, batch.turn, batch.mask, shape=shape)
-    return batch.reward_advantages + sod_weights(divergence, cap=cap)[batch.trajectory, batch.turn] * log_ratio
+    signal = log_ratio(batch, views, TEACHER)
+    divergence = turn_means(jnp.abs(signal), **turns_of(batch))
+    return batch.reward_advantages + sod_weights(divergence, cap=cap)[batch.trajectory, batch.turn] * signal
 
 
 def shape_turnopd(batch: TokenBatch, views: Mapping[View, Any], *, blend: float) -> Any:
     """D with the weight of the token's turn; `[rows, length]` float32 (arXiv 2607.05804)."""
-    shape = (int(batch.trajectory.max()) + 1, int(batch.turn.max()) + 1)
-    counts = turn_sums(jnp.ones(batch.mask.shape), batch.trajectory, batch.turn, batch.mask, shape=shape)
-    return turnopd_weights(counts, blend=blend)[batch.trajectory, batch.turn] * shape_opd(batch, views)
+    counts = turn_sums(jnp.ones(batch.mask.shape), **turns_of(batch))
+    return turnopd_weights(counts, blend=blend)[batch.trajectory, batch.turn] * log_ratio(batch, views, TEACHER)
 
 
 def shape_nothing(batch: TokenBatch, views: Mapping[View, Any]) -> Any:

@@ -26,12 +26,8 @@ from pivotopd_jax.losses.credit import (
 )
 from pivotopd_jax.methods.grpo import grpo
 from pivotopd_jax.methods.method import Annotation, Behaviour, Method, Penalty
-from pivotopd_jax.records import PLAIN, TokenBatch, View
-
-
-def log_ratio(batch: TokenBatch, views: Mapping[View, Any], view: View) -> Any:
-    """D of every trained token, 0 elsewhere and where there is no such view; `[rows, length]` float32."""
-    return jnp.where(batch.mask, views[view] - views[PLAIN], 0.0)
+from pivotopd_jax.methods.shaping import log_ratio, turns_of
+from pivotopd_jax.records import TokenBatch, View
 
 
 def shape_added(
@@ -50,14 +46,14 @@ def shape_stepopsd(batch: TokenBatch, views: Mapping[View, Any], *, view: View, 
     """Weighed by the teacher's opinion, every turn as large as before; `[rows, length]` float32."""
     advantages = jnp.asarray(batch.reward_advantages)
     shaped = stepopsd_advantages(advantages, log_ratio(batch, views, view), mix=mix, clip=clip)
-    return equalise_turns(shaped, advantages, batch.trajectory, batch.turn, batch.mask, shape=_turns(batch))
+    return equalise_turns(shaped, advantages, **turns_of(batch))
 
 
 def shape_agentopsd(
     batch: TokenBatch, views: Mapping[View, Any], *, view: View, prior: float, scale: float, mix: float
 ) -> Any:
     """One advantage a turn, from what the turn adds to the belief in success; `[rows, length]` float32."""
-    where = {"trajectory": batch.trajectory, "turn": batch.turn, "mask": batch.mask, "shape": _turns(batch)}
+    where = turns_of(batch)
     belief = turn_sums(log_ratio(batch, views, view), **where)
     played = turn_sums(jnp.ones(batch.mask.shape), **where) > 0
     advantages = turn_means(jnp.asarray(batch.reward_advantages), **where)
@@ -65,10 +61,6 @@ def shape_agentopsd(
     own = jnp.sum(advantages, axis=1) / jnp.maximum(played.sum(axis=1), 1)
     shaped = agentopsd_advantages(own, belief, prior=prior, scale=scale, mix=mix, mask=played)
     return jnp.where(batch.mask, shaped[batch.trajectory, batch.turn], 0.0)
-
-
-def _turns(batch: TokenBatch) -> tuple[int, int]:
-    return int(batch.trajectory.max()) + 1, int(batch.turn.max()) + 1
 
 
 def opsd(knobs: Any) -> Method:

@@ -39,7 +39,7 @@ def make_actor(
 
     @cache
     def whole(index: int) -> int:
-        return teacher_turns(teacher, starts[index])
+        return len(teacher_episode(teacher, starts[index]()).turns)
 
     def teacher_acts(index: int, turn: int) -> bool:
         if behaviour.actor == "mixture":
@@ -59,12 +59,11 @@ def make_actor(
     return actor
 
 
-def teacher_turns(teacher: Teacher, start: Start) -> int:
-    """How many turns the teacher takes from `start` to success, or to where it knows nothing more."""
-    episode = start()
+def teacher_episode(teacher: Teacher, episode: Episode) -> Episode:
+    """`episode`, played with the teacher's actions until it ends or the teacher names none."""
     while not episode.finished and (action := teacher_action(teacher, episode)) is not None:
         episode.force(action)
-    return len(episode.turns)
+    return episode
 
 
 def teacher_action(teacher: Teacher, episode: Episode) -> str | None:

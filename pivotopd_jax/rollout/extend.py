@@ -18,7 +18,7 @@ from pivotopd_jax.prompts.hints import REFLECTION, action_hint, leaks_hint
 from pivotopd_jax.prompts.prompter import Prompter
 from pivotopd_jax.records import Note, Row, Trajectory
 from pivotopd_jax.rollout.episode import Episode
-from pivotopd_jax.sampling.policy import Policy, Request, request_seed
+from pivotopd_jax.sampling.policy import Policy, Request, request_seed, waves
 from pivotopd_jax.teachers.protocol import Situation, Teacher
 from pivotopd_jax.teachers.resolve import resolve_action
 
@@ -105,7 +105,8 @@ def _sample(
 ) -> list[Row]:
     """Samples and plays one turn of every branch; rows of those that count."""
     rows = []
-    for wave in _waves(branches):
+    # The latest turn of a trajectory first, since its context is the one in the policy's cache.
+    for wave in waves(sorted(branches, key=lambda branch: -branch.turn), lambda branch: branch.trajectory):
         plain = [b.episode.context() for b in wave]
         hinted = [b.episode.context(b.hint) for b in wave]
         asked = hinted if extension.sampler == "hinted" else plain
@@ -119,21 +120,6 @@ def _sample(
                 outcomes["rows"] += 1
                 rows.append(_row(branch, context, privileged, sample.response_ids))
     return rows
-
-
-def _waves(branches: list[_Branch]) -> list[list[_Branch]]:
-    """Branches of one trajectory one after the other, the latest turn first.
-
-    Each then finds the trajectory's context still in the policy's cache.
-    """
-    waves: list[list[_Branch]] = []
-    seen: Counter[int] = Counter()
-    for branch in sorted(branches, key=lambda b: -b.turn):
-        if seen[branch.trajectory] == len(waves):
-            waves.append([])
-        waves[seen[branch.trajectory]].append(branch)
-        seen[branch.trajectory] += 1
-    return waves
 
 
 def _play(branch: _Branch, context, sample, outcomes: Counter[str]) -> bool:

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from pivotopd_jax.envs.protocol import Planner, World
+from pivotopd_jax.files import write_json
 from pivotopd_jax.methods.method import Pivots
 from pivotopd_jax.prompts.actions import is_mismatch
 from pivotopd_jax.prompts.prompter import Prompter
 from pivotopd_jax.records import Task, Trajectory
-from pivotopd_jax.rollout.behaviours import teacher_action
+from pivotopd_jax.rollout.behaviours import teacher_episode
 from pivotopd_jax.rollout.collect import Start, play
 from pivotopd_jax.rollout.episode import Episode
 from pivotopd_jax.sampling.policy import Policy
@@ -57,7 +58,8 @@ def find_pivots(
     Raises:
         ValueError: there is none.
     """
-    played = [teacher_episode(teacher, Episode.start(world.make(), prompter, t, 0, max_turns)) for t in tasks]
+    started = [Episode.start(world.make(), prompter, task, 0, max_turns) for task in tasks]
+    played = [teacher_episode(teacher, episode).trajectory() for episode in started]
     turns = [Pivot(trajectory, turn) for trajectory in played for turn in range(len(trajectory.turns))]
     starts = pivot_starts(world, prompter, turns, rollouts=wanted.rollouts)
     tried = play(policy, starts, temperature=temperature, seed=seed, concurrency=concurrency)
@@ -76,13 +78,6 @@ def find_pivots(
             "pivot_most"
         )
     return kept
-
-
-def teacher_episode(teacher: Teacher, episode: Episode) -> Trajectory:
-    """Plays `episode` with the teacher's actions until it ends or the teacher names none."""
-    while not episode.finished and (action := teacher_action(teacher, episode)) is not None:
-        episode.force(action)
-    return episode.trajectory()
 
 
 def pivot_starts(world: World, prompter: Prompter, pivots: Sequence[Pivot], *, rollouts: int) -> list[Start]:
@@ -122,15 +117,12 @@ def equivalent(planner: Planner, played: Trajectory, pivot: Pivot) -> bool:
 
 
 def save_pivots(path: Path, pivots: Sequence[Pivot]) -> None:
-    """Writes pivots as a JSON list; replaces `path` only when all is written."""
+    """Writes pivots as a JSON list of what was played up to them."""
     records = [
         {"task": p.trajectory.task.id, "turn": p.turn, "actions": [t.action for t in p.trajectory.turns[: p.turn + 1]]}
         for p in pivots
     ]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".new")
-    temporary.write_text(json.dumps(records))
-    temporary.replace(path)
+    write_json(path, records)
 
 
 def load_pivots(path: Path, world: World, prompter: Prompter, tasks: Mapping[str, Task]) -> list[Pivot]:

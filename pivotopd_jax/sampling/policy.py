@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
+
+Item = TypeVar("Item")
 
 
 def request_seed(*parts: int) -> int:
     """A 32-bit seed that depends on every part."""
     return int(np.random.SeedSequence(parts).generate_state(1)[0])
+
+
+def waves(items: Iterable[Item], session: Callable[[Item], Hashable]) -> list[list[Item]]:
+    """`items` in batches in which no session occurs twice; those of one session keep their order.
+
+    Each then finds its session's context in the policy's cache as the one before it left it.
+    """
+    found: list[list[Item]] = []
+    seen: Counter[Hashable] = Counter()
+    for item in items:
+        name = session(item)
+        if seen[name] == len(found):
+            found.append([])
+        found[seen[name]].append(item)
+        seen[name] += 1
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ import numpy as np
 from pivotopd_jax.prompts.actions import is_mismatch, parse_action
 from pivotopd_jax.prompts.prompter import Prompter
 from pivotopd_jax.records import Trajectory
-from pivotopd_jax.sampling.policy import Policy, Request, request_seed
+from pivotopd_jax.sampling.policy import Policy, Request, request_seed, waves
 from pivotopd_jax.teachers.protocol import Remark, Report, Situation
 
 
@@ -79,25 +79,13 @@ class SelfTeacher:
             for place, (session, turn, ids) in enumerate(contexts)
             for vote in range(self.samples)
         ]
-        for wave in _waves(requests):
+        for wave in waves(requests, lambda item: item[1].session):
             said = self.policy.sample([request for _, request in wave], temperature=self.temperature)
             for (place, _), sample in zip(wave, said, strict=True):
                 action = parse_action(self.prompter.chat.decode(sample.response_ids)) if sample.ended else None
                 if action:
                     counts[place][action] += 1
         return [_winner(count, self.samples) for count in counts]
-
-
-def _waves(requests: Sequence[tuple[int, Request]]) -> list[list[tuple[int, Request]]]:
-    """Requests of one session one after the other, so that each finds its context in the policy's cache."""
-    waves: list[list[tuple[int, Request]]] = []
-    seen: Counter = Counter()
-    for place, request in requests:
-        if seen[request.session] == len(waves):
-            waves.append([])
-        waves[seen[request.session]].append((place, request))
-        seen[request.session] += 1
-    return waves
 
 
 def _winner(count: Counter[str], samples: int) -> tuple[str | None, float]:

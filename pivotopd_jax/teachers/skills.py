@@ -11,6 +11,7 @@ from typing import Any
 import bm25s
 import numpy as np
 
+from pivotopd_jax.files import write_json
 from pivotopd_jax.records import Observation, Trajectory
 from pivotopd_jax.teachers.protocol import Teacher
 
@@ -55,11 +56,8 @@ class SkillBank:
         return [self.skills[i] for i in np.argsort(-scores, kind="stable")[:count]]
 
     def save(self, path: Path) -> None:
-        """Writes the bank as a JSON list of {"task", "text"}; replaces `path` only when all is written."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(".new")
-        temporary.write_text(json.dumps([asdict(skill) for skill in self.skills], indent=1, ensure_ascii=False))
-        temporary.replace(path)
+        """Writes the bank as a JSON list of {"task", "text"}."""
+        write_json(path, [asdict(skill) for skill in self.skills], indent=1, ensure_ascii=False)
 
     @classmethod
     def load(cls, path: Path) -> SkillBank:

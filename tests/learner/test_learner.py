@@ -13,7 +13,8 @@ import optax
 import pytest
 from flax import nnx
 
-from pivotopd_jax.learner.learner import Learner, UpdateOptions, make_mesh, make_optimizer
+from pivotopd_jax.learner.learner import Learner, make_mesh, make_optimizer
+from pivotopd_jax.learner.objective import UpdateOptions
 from pivotopd_jax.models.qwen3 import Qwen3, Qwen3Config, split
 from pivotopd_jax.records import Row, TokenBatch
 from pivotopd_jax.rollout.packing import Packed

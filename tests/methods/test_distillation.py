@@ -11,7 +11,8 @@ import pytest
 from flax import nnx
 from toy_student import Toy
 
-from pivotopd_jax.learner.learner import DivergenceTerm, Learner, UpdateOptions, make_mesh, make_optimizer
+from pivotopd_jax.learner.learner import DivergenceTerm, Learner, make_mesh, make_optimizer
+from pivotopd_jax.learner.objective import UpdateOptions
 from pivotopd_jax.methods import make_method
 from pivotopd_jax.methods.distillation import shape_opd, shape_sod
 from pivotopd_jax.models.qwen3 import Qwen3, Qwen3Config, split

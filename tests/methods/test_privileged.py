@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from pivotopd_jax.learner.learner import UpdateOptions, policy_loss
+from pivotopd_jax.learner.objective import UpdateOptions, policy_loss
 from pivotopd_jax.methods import make_method
 from pivotopd_jax.methods.privileged import shape_added, shape_agentopsd, shape_rlsd, shape_stepopsd
 from pivotopd_jax.records import PLAIN, Row, TokenBatch

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import lzma
-import os
 import random
 from pathlib import Path
 
@@ -29,15 +28,10 @@ NO_THOUGHT = "<think>\n\n</think>\n\n"
 
 
 @pytest.fixture(scope="module")
-def chat(tmp_path_factory: pytest.TempPathFactory) -> Chat:
-    """$QWEN3_TOKENIZER, else shared/data/qwen3_tokenizer beside the project: a directory, its tokenizer.json packed."""
-    variable = os.environ.get("QWEN3_TOKENIZER")
-    source = Path(variable) if variable else Path(__file__).resolve().parents[3] / "shared" / "data" / "qwen3_tokenizer"
-    if not source.is_dir():
-        pytest.skip(f"no tokenizer of Qwen3: {source} is not a directory (set QWEN3_TOKENIZER)")
+def chat(qwen3_tokenizer_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Chat:
     place = tmp_path_factory.mktemp("tokenizer")
-    (place / "tokenizer.json").write_bytes(lzma.decompress((source / "tokenizer.json.xz").read_bytes()))
-    (place / "tokenizer_config.json").write_bytes((source / "tokenizer_config.json").read_bytes())
+    (place / "tokenizer.json").write_bytes(lzma.decompress((qwen3_tokenizer_data / "tokenizer.json.xz").read_bytes()))
+    (place / "tokenizer_config.json").write_bytes((qwen3_tokenizer_data / "tokenizer_config.json").read_bytes())
     return Chat(PreTrainedTokenizerFast.from_pretrained(place))
 
 

@@ -10,7 +10,8 @@ import pytest
 from ml_collections import ConfigDict
 from toy_student import Toy
 
-from pivotopd_jax.learner.learner import Learner, UpdateOptions, make_mesh, make_optimizer
+from pivotopd_jax.learner.learner import Learner, make_mesh, make_optimizer
+from pivotopd_jax.learner.objective import UpdateOptions
 from pivotopd_jax.methods import make_method
 from pivotopd_jax.methods.method import Behaviour, Labels, Method
 from pivotopd_jax.records import Row, Trajectory

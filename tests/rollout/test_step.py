@@ -12,7 +12,8 @@ import pytest
 from ml_collections import ConfigDict
 from toy_student import Scripted
 
-from pivotopd_jax.learner.learner import DivergenceTerm, Learner, UpdateOptions, make_mesh, make_optimizer
+from pivotopd_jax.learner.learner import DivergenceTerm, Learner, make_mesh, make_optimizer
+from pivotopd_jax.learner.objective import UpdateOptions
 from pivotopd_jax.methods import make_method
 from pivotopd_jax.methods.method import Annotation, Recovery
 from pivotopd_jax.models.qwen3 import apply, compute_logits

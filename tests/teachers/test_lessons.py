@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pivotopd_jax.envs.alfworld.world import AlfWorld
 from pivotopd_jax.prompts.alfworld import AlfWorldWording
-from pivotopd_jax.prompts.prompter import Prompter
 from pivotopd_jax.teachers.lessons import PlanLessons
 
 
@@ -31,4 +30,3 @@ def test_nothing_is_left_to_say_at_the_end(toy):
     env.step("right")
     env.step("grab")
     assert advise(env.snapshot()) is None
-    assert isinstance(toy.prompter, Prompter)

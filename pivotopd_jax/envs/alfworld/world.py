@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from pivotopd_jax.envs.alfworld import game_files, generator
 from pivotopd_jax.envs.alfworld.engine import AlfWorldEnv
@@ -15,6 +15,7 @@ from pivotopd_jax.envs.alfworld.exploration import SearchOrder
 from pivotopd_jax.envs.alfworld.games import KINDS, GameError, as_game, kind_of
 from pivotopd_jax.envs.alfworld.planner import AlfWorldPlanner
 from pivotopd_jax.envs.alfworld.thinning import ThinningError, thin_problem
+from pivotopd_jax.envs.drawn import DrawnTasks
 from pivotopd_jax.records import Task
 
 LABELS = dict(zip(KINDS, ("Pick", "Look", "Clean", "Heat", "Cool", "Pick2"), strict=True))
@@ -94,7 +95,7 @@ class AlfWorld:
         if split not in self.splits:
             raise ValueError(f"{self.name} has no split {split!r}; it has {', '.join(self.splits)}")
         if split not in self._tasks:
-            self._tasks[split] = self._load(split) if self._files else GeneratedTasks(split, *self._size)
+            self._tasks[split] = self._load(split) if self._files else generated_tasks(split, *self._size)
         return self._tasks[split]
 
     def make(self) -> AlfWorldEnv:
@@ -149,24 +150,9 @@ class AlfWorld:
         return task
 
 
-class GeneratedTasks(Sequence[Task]):
-    """The tasks of a split of generated games, drawn when they are asked for; task i is of kind i modulo 6."""
-
-    def __init__(self, split: str, receptacles: int | None, distractors: int | None) -> None:
-        """`split`: one of `GENERATED`; the rest as for `generator.generate_game`."""
-        self._split, self._receptacles, self._distractors = split, receptacles, distractors
-
-    def __len__(self) -> int:
-        return GENERATED[self._split]
-
-    @overload
-    def __getitem__(self, index: int) -> Task: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Task]: ...
-    def __getitem__(self, index: int | slice) -> Task | Sequence[Task]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(len(self))[index]]
-        return _task(_drawn(range(len(self))[index], self._split, self._receptacles, self._distractors))
+def generated_tasks(split: str, receptacles: int | None, distractors: int | None) -> Sequence[Task]:
+    """The tasks of one of `GENERATED`, drawn when they are asked for; task i is of kind i modulo 6."""
+    return DrawnTasks(GENERATED[split], lambda seed: _task(_drawn(seed, split, receptacles, distractors)))
 
 
 @lru_cache(maxsize=512)

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from random import Random
-from typing import get_args, overload
+from typing import get_args
 
+from pivotopd_jax.envs.drawn import DrawnTasks
 from pivotopd_jax.envs.webshop import data_files, goals, shop
 from pivotopd_jax.envs.webshop.engine import Errand, WebShopEnv
 from pivotopd_jax.envs.webshop.generator import check_sizes, generate_shop
@@ -102,8 +103,7 @@ class WebShop:
         """
         _one_of(f"{self.name}: split", split, self.splits)
         if split not in self._tasks:
-            generated = GeneratedTasks(split, self._ranking, self._sizes) if self._generated else None
-            self._tasks[split] = generated or self._real(split)
+            self._tasks[split] = self._drawn(split) if self._generated else self._real(split)
         return self._tasks[split]
 
     def make(self) -> WebShopEnv:
@@ -114,6 +114,10 @@ class WebShop:
     def planner(self) -> WebShopPlanner:
         """The planner of these goals."""
         return self._planner
+
+    def _drawn(self, split: str) -> Sequence[Task]:
+        """Each in a shop of its own."""
+        return DrawnTasks(GENERATED[split], lambda seed: generated_task(seed, split, self._ranking, *self._sizes))
 
     def _real(self, split: str) -> Sequence[Task]:
         place = shop.load_shop(self._directory, self._ranking, self._seed)
@@ -127,26 +131,6 @@ class WebShop:
         if not self._goals_file.exists():
             goals.write_goals(self._goals_file, drawn)
         return goals.read_goals(self._goals_file)
-
-
-class GeneratedTasks(Sequence[Task]):
-    """The tasks of a split of generated shops, drawn when they are asked for, each in a shop of its own."""
-
-    def __init__(self, split: str, ranking: str, sizes: tuple[int, int, int, int]) -> None:
-        """`split`: one of `GENERATED`; `sizes`: products, options, values and distractors."""
-        self._split, self._ranking, self._sizes = split, ranking, sizes
-
-    def __len__(self) -> int:
-        return GENERATED[self._split]
-
-    @overload
-    def __getitem__(self, index: int) -> Task: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Task]: ...
-    def __getitem__(self, index: int | slice) -> Task | Sequence[Task]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(len(self))[index]]
-        return generated_task(range(len(self))[index], self._split, self._ranking, *self._sizes)
 
 
 @lru_cache(maxsize=512)
