@@ -54,15 +54,17 @@ def _paper() -> Any:
     c.teacher = ConfigDict()
     # "symbolic": plans; "self": the student votes; "served": a language model behind an OpenAI-compatible server
     c.teacher.kind = "served"
-    c.teacher.samples = 4  # votes a decision of the student as its own teacher
+    c.teacher.self_mode = "words"  # how the student teaches itself: in "words", or by "votes" on actions alone
+    c.teacher.samples = 4  # votes a decision
+    c.teacher.slots = 8  # answers that it writes at once
     c.teacher.report_knowledge = "hindsight"  # "oracle", "expert" or "hindsight"
     c.teacher.recovery_knowledge = "expert"  # "oracle" or "expert"
     c.teacher.model = ""  # external teacher that scores tokens: a directory, a hub id, or "mini"
     c.teacher.error_rate = 0.0  # share of named actions replaced by random ones
-    c.teacher.base_url = "http://127.0.0.1:8000/v1"  # the keys from here on are read where kind is "served"
+    c.teacher.base_url = "http://127.0.0.1:8000/v1"  # read where kind is "served", like the rest
     c.teacher.served_model = "teacher"  # name under which the server serves it (launch/teacher.sh: "teacher")
     c.teacher.api_key_env = ""  # name of an environment variable that holds the key; "" sends none
-    c.teacher.deadline_seconds = 180.0  # longest a call may take, retries included
+    c.teacher.deadline_seconds = 180.0  # longest a call may take, waiting for its turn and retries included
     c.teacher.concurrency = 64  # calls under way at once
     c.teacher.retries = 3  # further tries of a call that failed
     c.teacher.failure_share = 0.2  # failed calls among the latest 200 of a kind above which the run stops
@@ -175,6 +177,7 @@ def _mini(c: Any) -> Any:
     c.evaluate.final_tasks = 256
 
     c.teacher.kind = "symbolic"
+    c.teacher.self_mode = "votes"  # a student of this size speaks nothing but actions
     c.teacher.model = "mini"  # made like the student, but without careless demonstrations
     c.mini = ConfigDict()  # how the mini student is made; see pivotopd_jax/warmstart.py
     c.mini.games = 8500

@@ -33,7 +33,7 @@ healthy() { "$python" -c 'import sys, urllib.request as r; r.urlopen(sys.argv[1]
 for ((second = 0; second < WAIT_SECONDS; second += 2)); do
     kill -0 "$server" 2>/dev/null || fail "the server ended while loading $model; its last lines above say why"
     if healthy "http://$HOST:$PORT/health"; then
-        echo "teacher: $model answers; --config.teacher.kind=served --config.teacher.base_url=http://$HOST:$PORT/v1"
+        echo "teacher: $model answers; --config.teacher=served --config.teacher.base_url=http://$HOST:$PORT/v1"
         wait "$server"
         exit
     fi

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging as python_logging
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,6 +22,8 @@ def run(main: Callable[..., Any], *, required: Sequence[str] = (), positional: b
         required: names of flags that must be given.
         positional: give `main` the list of what is not a flag.
     """
+    # The teacher may be named by its kind alone, --config.teacher=served; ml_collections reads sys.argv itself.
+    sys.argv = [re.sub(r"^(--?config\.teacher)=", r"\1.kind=", argument) for argument in sys.argv]
     flags.mark_flags_as_required(required)
     app.run(lambda found: _call(main, *([found[1:]] if positional else [])), flags_parser=_parse)
 

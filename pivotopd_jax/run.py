@@ -27,9 +27,10 @@ from pivotopd_jax.rollout.replay import Replay
 from pivotopd_jax.sampling.engine import Sampler
 from pivotopd_jax.teachers.lessons import PlanLessons
 from pivotopd_jax.teachers.protocol import Teacher, TokenScorer
-from pivotopd_jax.teachers.self_teacher import SelfTeacher
+from pivotopd_jax.teachers.self_teacher import SelfTeacher, WritingSelfTeacher
 from pivotopd_jax.teachers.skills import SkillBank
 from pivotopd_jax.teachers.symbolic import SymbolicTeacher
+from pivotopd_jax.teachers.words import REPORT_TOKENS, TOKENS_A_STEP
 from pivotopd_jax.worlds import make_world
 
 
@@ -132,9 +133,9 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = print, *, 
     teacher = make_teacher(config, world, prompter, policy, kept=kept, by_student=by_student)
     if isinstance(teacher, SelfTeacher) and wants_words(method, config.offline):
         raise ValueError(
-            f"method {method.name!r} needs lessons in words, which the student as its own teacher does not write; "
-            "choose another config.teacher.kind, or set config.offline.skill_bank (methods with skills) or "
-            "config.knobs.lesson_weight=0 (PivotOPD and its ablations)"
+            f"method {method.name!r} needs lessons in words, which a student that teaches by votes does not write; "
+            "choose another config.teacher.kind, or self_mode='words', or set config.offline.skill_bank (methods with "
+            "skills) or config.knobs.lesson_weight=0 (PivotOPD and its ablations)"
         )
     scoring, served = None, isinstance(teacher, TokenScorer) and not config.teacher.model
     wants_logits = method.needs_teacher_logits or config.evaluate.teacher_divergence
@@ -189,7 +190,7 @@ def make_teacher(
     """
     options = config.teacher
     if by_student or options.kind == "self":
-        return SelfTeacher(policy, prompter, options.samples, config.temperature, config.seed)
+        return _self_teacher(config, prompter, policy)
     if options.kind == "served":
         # The client of the server takes a second to import, and few runs need it.
         from pivotopd_jax.teachers.served import served_teacher
@@ -200,6 +201,25 @@ def make_teacher(
     return SymbolicTeacher(
         world.planner, report_knowledge=options.report_knowledge, recovery_knowledge=options.recovery_knowledge,
         error_rate=options.error_rate, seed=config.seed, advise=PlanLessons(world, prompter.wording.gist),
+    )  # fmt: skip
+
+
+def _self_teacher(config: Any, prompter: Prompter, policy: Sampler) -> Teacher:
+    options = config.teacher
+    if options.self_mode == "votes":
+        return SelfTeacher(policy, prompter, options.samples, config.temperature, config.seed)
+    if options.self_mode != "words":
+        raise ValueError(f"config.teacher.self_mode is {options.self_mode!r}; expected 'words' or 'votes'")
+    if config.student == "mini":
+        raise ValueError(
+            "the mini student speaks nothing but actions and cannot write reports; set config.teacher.self_mode=votes, "
+            "or train a student that follows instructions"
+        )
+    longest = min(REPORT_TOKENS + TOKENS_A_STEP * config.max_turns, options.context_tokens // 4)
+    writer = policy.resized(slots=options.slots, capacity=options.context_tokens - longest, max_new=longest)
+    return WritingSelfTeacher(
+        policy, writer, prompter, context_tokens=options.context_tokens, failure_share=options.failure_share,
+        seed=config.seed,
     )  # fmt: skip
 
 

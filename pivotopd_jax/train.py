@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from pivotopd_jax.rollout.depth import depth_of, next_depth, probing
 from pivotopd_jax.rollout.extend import extend
 from pivotopd_jax.rollout.label import label
 from pivotopd_jax.rollout.pivots import pivot_starts, rewarded
+from pivotopd_jax.rollout.read_ahead import ReadAhead
 from pivotopd_jax.rollout.rows import rollout_rows
 from pivotopd_jax.run import Run, configuration_differences, make_run, run_record
 from pivotopd_jax.sampling.policy import request_seed
@@ -92,11 +93,12 @@ def train_step(run: Run, progress: Progress, step: int, recorder: Recorder) -> t
     config, method, seed = run.config, run.method, request_seed(run.config.seed, step)
     state, asked = progress.state, dict(run.teacher.outcomes)
     run.policy.load(state.params)
-    with recorder.stage("collect"):
-        limit = depth_of(method.behaviour, step, config.max_turns, progress.depth)
-        trajectories = collect(run, step, limit, seed)
-    with recorder.stage("annotate"):
-        notes = annotate(run.teacher, trajectories, method.annotation, seed=seed, skills=run.skill_text)
+    with ReadAhead(run.teacher, method.annotation) as reader:
+        with recorder.stage("collect"):
+            limit = depth_of(method.behaviour, step, config.max_turns, progress.depth)
+            trajectories = collect(run, step, limit, seed, reader.begin)
+        with recorder.stage("annotate"):
+            notes = annotate(reader, trajectories, method.annotation, seed=seed, skills=run.skill_text)
     with recorder.stage("extend"):
         extra, outcomes = extend(
             run.policy, run.teacher, run.world, run.prompter, trajectories, notes, method.extension,
@@ -127,14 +129,20 @@ def train_step(run: Run, progress: Progress, step: int, recorder: Recorder) -> t
     }
 
 
-def collect(run: Run, step: int, depth: int, seed: int) -> list[Trajectory]:
-    """Plays the episodes of `step`, of at most `depth` turns; or single turns, where the method has offline pivots."""
+def collect(
+    run: Run, step: int, depth: int, seed: int, on_finish: Callable[[Trajectory], None] = lambda _: None
+) -> list[Trajectory]:
+    """Plays the episodes of `step`, of at most `depth` turns; or single turns, where the method has offline pivots.
+
+    `on_finish` is told of every finished episode.
+    """
     config, behaviour = run.config, run.method.behaviour
 
     def rollouts(starts, actor) -> list[Trajectory]:
         return play(
-            run.policy, starts, temperature=config.temperature, seed=seed, concurrency=run.policy.slots, actor=actor
-        )
+            run.policy, starts, temperature=config.temperature, seed=seed, concurrency=run.policy.slots, actor=actor,
+            on_finish=on_finish,
+        )  # fmt: skip
 
     if behaviour.pivots:
         pivots = curriculum(run.pivots, step, config.tasks_per_step, config.seed)

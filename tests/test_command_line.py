@@ -17,6 +17,16 @@ MINI = "--config=configs/alfworld.py:mini"
     [
         ([MINI, "--config.nope=1"], "error: the configuration has no key 'nope'; its keys are in the file given"),
         ([MINI, "--config.world.source=/no/such/games"], "error: no directory '/no/such/games' with ALFWorld games"),
+        (
+            [
+                MINI,
+                "--config.teacher=served",
+                "--config.teacher.base_url=127.0.0.1",
+                "--config.mini.games=16",
+                "--config.mini.batch_tokens=768",
+            ],
+            "error: config.teacher.base_url is '127.0.0.1'; expected something like",
+        ),
         (["--config=configs/alfworld.py:nope"], "has no preset 'nope'; choose one of paper, mini, mini_real"),
     ],
 )

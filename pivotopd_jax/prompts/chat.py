@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -84,6 +84,18 @@ class Chat:
         """Text of sampled ids, end token dropped."""
         kept = [int(i) for i in ids if int(i) not in self.end_ids]
         return self.tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
+    def conversation(self, messages: Sequence[Mapping[str, str]]) -> np.ndarray:
+        """Ids of a whole chat, `[length]` int32, up to where the assistant writes, thinking mode off.
+
+        Args:
+            messages: "role" and "content" of each.
+        """
+        return self._encode(
+            self.tokenizer.apply_chat_template(
+                list(messages), tokenize=False, add_generation_prompt=True, enable_thinking=False
+            )
+        )
 
     def opening(self, content: str) -> np.ndarray:
         """Ids of a first user turn, up to where the assistant writes."""

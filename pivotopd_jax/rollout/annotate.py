@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -41,16 +42,17 @@ def annotate(
 
 
 def _reports(teacher: Teacher, trajectories: Sequence[Trajectory], wanted: Annotation, seed: int) -> list[Report]:
-    if wanted.turns == "none":
-        return [Report()] * len(trajectories)
-    lessons = wanted.lessons == "report"
-
-    def ask(every_turn: bool) -> list[Report]:
-        return teacher.reports(trajectories, max_actions=wanted.max_actions, every_turn=every_turn, lessons=lessons)
-
+    answers = [teacher.reports(trajectories, **question) for question in questions(wanted)]
     if wanted.turns == "random":
-        return _random_turns(ask(True), ask(False), seed)
-    return ask(wanted.turns == "every")
+        return _random_turns(*answers, seed)
+    return answers[0] if answers else [Report()] * len(trajectories)
+
+
+def questions(wanted: Annotation) -> list[dict[str, Any]]:
+    """What a teacher is asked about each trajectory: arguments of `Teacher.reports`."""
+    every_turn = {"none": [], "random": [True, False], "every": [True]}.get(wanted.turns, [False])
+    lessons = wanted.lessons == "report"
+    return [{"max_actions": wanted.max_actions, "every_turn": every, "lessons": lessons} for every in every_turn]
 
 
 def _with_lessons(

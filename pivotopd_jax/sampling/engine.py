@@ -130,7 +130,7 @@ class Sampler:
         chunk: int = 64,
         dtype: Any = jnp.float32,
     ):
-        self.graphdef, self.params = graphdef, params
+        self.config, self.graphdef, self.params, self.dtype = config, graphdef, params, dtype
         self.slots, self.max_new, self.chunk = slots, max_new, chunk
         self.capacity = bucket(capacity + max_new + chunk, 128)
         self.end_ids = tuple(sorted(int(i) for i in end_ids))
@@ -138,6 +138,13 @@ class Sampler:
         self._held: list[np.ndarray] = []
         self._slot_of: dict[Hashable, int] = {}
         self._forget()
+
+    def resized(self, *, slots: int, capacity: int, max_new: int) -> Sampler:
+        """Another sampler of the same model, with a cache of its own."""
+        return Sampler(
+            self.config, self.graphdef, self.params, slots=slots, capacity=capacity, max_new=max_new,
+            end_ids=self.end_ids, chunk=self.chunk, dtype=self.dtype,
+        )  # fmt: skip
 
     def load(self, params: Any) -> None:
         """Samples from `params` from now on."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from pivotopd_jax.teachers.abilities import reply_words
@@ -14,7 +16,7 @@ R = TypeVar("R")
 
 
 class Asker:
-    """Questions whose replies are words.
+    """Questions whose replies are words; any number of threads may ask at once.
 
     Attributes:
         server: that answers.
@@ -24,6 +26,8 @@ class Asker:
 
     def __init__(self, server: Server, cache: ReplyCache, outcomes: Outcomes):
         self.server, self.cache, self.outcomes = server, cache, outcomes
+        self._lock = threading.Lock()
+        self._under_way: dict[str, Future[Any]] = {}
 
     def ask(self, job: str, bodies: Sequence[dict[str, Any]], read: Callable[[int, str], R | None]) -> list[R | None]:
         """What `read` makes of the reply to each request; equal requests are sent once.
@@ -42,7 +46,7 @@ class Asker:
         names = [content_address(body) for body in bodies]
         replies = {name: self.cache.get(body) for name, body in zip(names, bodies, strict=True)}
         missing = {name: body for name, body in zip(names, bodies, strict=True) if replies[name] is None}
-        replies |= dict(zip(missing, self._fetch(list(missing.values())), strict=True))
+        replies |= self._fetch(missing)
         results = []
         for index, name in enumerate(names):
             reply, good = replies[name], "ok" if name in missing else "cached"
@@ -59,7 +63,26 @@ class Asker:
         self.outcomes.add(job, "unreadable" if result is None else good, "its reply is not what was asked for")
         return result
 
-    def _fetch(self, bodies: list[dict[str, Any]]) -> list[Any]:
+    def _fetch(self, bodies: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+        """Replies by name; what another thread is asking already is waited for, not asked again."""
+        with self._lock:
+            mine = {name: Future() for name in bodies if name not in self._under_way}
+            found = {name: self._under_way[name] for name in bodies if name not in mine} | mine
+            self._under_way |= mine
+        try:
+            for name, reply in zip(mine, self._send([bodies[name] for name in mine]), strict=True):
+                mine[name].set_result(reply)
+        except BaseException as error:
+            for future in mine.values():
+                future.set_exception(error)
+            raise
+        finally:
+            with self._lock:
+                for name in mine:
+                    del self._under_way[name]
+        return {name: future.result() for name, future in found.items()}
+
+    def _send(self, bodies: list[dict[str, Any]]) -> list[Any]:
         """Asks anew; replies are kept as they come in, so that a crash loses none."""
         calls = [Call("/chat/completions", body) for body in bodies]
         sent = self.server.send(calls, lambda index, reply: self.cache.put(bodies[index], _essence(reply)))

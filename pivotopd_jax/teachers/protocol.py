@@ -85,6 +85,11 @@ class Teacher(Protocol):
         """How often each outcome of a call occurred since the start; empty where calls cannot fail."""
         ...
 
+    @property
+    def concurrency(self) -> int:
+        """Threads that may ask at once while episodes are being played; 1: it is asked when they are over."""
+        ...
+
     def check(self) -> None:
         """Makes sure that the teacher can answer; called before the first rollout.
 

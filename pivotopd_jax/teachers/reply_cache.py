@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from pivotopd_jax.files import write_json
 
 
 def content_address(request: Mapping[str, Any]) -> str:
@@ -42,16 +42,7 @@ class ReplyCache:
         Raises:
             OSError: it cannot be written.
         """
-        path = self._path(request)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".new")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(reply, file)
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        write_json(self._path(request), reply)
 
     def _path(self, request: Mapping[str, Any]) -> Path:
         name = content_address(request)

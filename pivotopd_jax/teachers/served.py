@@ -7,36 +7,31 @@ A call that fails, or whose reply cannot be read, costs its item the distillatio
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from pivotopd_jax.prompts.prompter import Prompter
-from pivotopd_jax.records import Trajectory
 from pivotopd_jax.teachers.abilities import NO_THINKING, Abilities, find_abilities
 from pivotopd_jax.teachers.asking import Asker
 from pivotopd_jax.teachers.outcomes import Outcomes
-from pivotopd_jax.teachers.protocol import Report, Situation, TeacherFailure
+from pivotopd_jax.teachers.protocol import TeacherFailure
 from pivotopd_jax.teachers.reply_cache import ReplyCache
-from pivotopd_jax.teachers.report_reading import Wanted, read_action, read_report
 from pivotopd_jax.teachers.scoring import assert_same_tokens, probe_text, read_scores, score_call
 from pivotopd_jax.teachers.server import Call, CallFailed, Server
-from pivotopd_jax.teachers.teacher_prompts import action_messages, action_schema, report_messages, report_schema
+from pivotopd_jax.teachers.words import TEMPERATURE, Question, WordsTeacher
 
-TEMPERATURE = 0.7
-ACTION_TOKENS = 512
-REPORT_TOKENS, TOKENS_A_STEP = 1536, 64
+R = TypeVar("R")
 
 
-class ServedTeacher:
-    """Implements `teachers.protocol.Teacher`, and scores tokens besides.
+class ServedTeacher(WordsTeacher):
+    """Implements `teachers.protocol.Teacher`, and scores tokens besides; any number of threads may ask at once.
 
     Attributes:
         server: where the model is.
-        prompter: the student's; renders what the student is shown, and bounds what fits into a hint.
-        context_tokens: longest prompt with its reply.
+        prompter, context_tokens: see `WordsTeacher`.
         seed: of the teacher's sampling; part of every request, so that another seed asks anew.
     """
 
@@ -45,9 +40,13 @@ class ServedTeacher:
         seed: int = 0,
     ):  # fmt: skip
         """`cache` keeps replies in words; scores are not kept, since the same tokens hardly come twice."""
-        self.server, self.prompter = server, prompter
-        self.context_tokens, self.seed = context_tokens, seed
-        self._outcomes = Outcomes(failure_share, server.base_url)
+        super().__init__(prompter, context_tokens)
+        self.server, self.seed = server, seed
+        self._outcomes = Outcomes(
+            failure_share,
+            f"the teacher at {server.base_url}",
+            "See to the server, then start the run again: it goes on from its newest checkpoint",
+        )
         self._asker = Asker(server, cache, self._outcomes)
         self._abilities: Abilities | None = None
         self._same_tokens = False
@@ -69,43 +68,22 @@ class ServedTeacher:
         """
         self._abilities = find_abilities(self.server, self.context_tokens)
 
-    def reports(
-        self, trajectories: Sequence[Trajectory], *, max_actions: int, every_turn: bool, lessons: bool = False
-    ) -> list[Report]:
-        """One report a trajectory; an empty one where none could be had.
+    @property
+    def concurrency(self) -> int:
+        """Calls that the server is sent at once."""
+        return self.server.concurrency
+
+    @property
+    def structured(self) -> bool:
+        return self.abilities.structured
+
+    def ask(self, job: str, questions: Sequence[Question], read: Callable[[int, str], R | None]) -> list[R | None]:
+        """See `WordsTeacher.ask`.
 
         Raises:
-            TeacherFailure: too many failed.
+            TeacherFailure: too many of the latest questions of this job failed.
         """
-        structured = self.abilities.structured
-        bodies, wanted = [], []
-        for trajectory in trajectories:
-            most = len(trajectory.turns) if every_turn else max_actions
-            answer = self._answer_tokens(REPORT_TOKENS + TOKENS_A_STEP * most)
-            messages, written = report_messages(
-                trajectory, max_actions=most, every_turn=every_turn, lessons=lessons, structured=structured,
-                most_tokens=self.context_tokens - answer,
-            )  # fmt: skip
-            bodies.append(self._body(messages, answer, report_schema(most, lessons)))
-            wanted.append(Wanted(written.steps, most, lessons, self.words_bytes))
-        found = self._asker.ask("report", bodies, lambda index, words: read_report(words, wanted[index]))
-        return [report or Report() for report in found]
-
-    def recovery_actions(self, situations: Sequence[Situation]) -> list[str | None]:
-        """One action a situation, named from exactly what the student is shown; None where none could be had.
-
-        Raises:
-            TeacherFailure: too many failed.
-        """
-        bodies = []
-        answer = self._answer_tokens(ACTION_TOKENS)
-        for situation in situations:
-            words = self.prompter.words(situation.history, situation.observation)
-            messages = action_messages(
-                words, structured=self.abilities.structured, most_tokens=self.context_tokens - answer
-            )
-            bodies.append(self._body(messages, answer, action_schema(self._shown_actions(situation))))
-        return self._asker.ask("recovery", bodies, lambda _, words: read_action(words, self.words_bytes))
+        return self._asker.ask(job, [self._body(question) for question in questions], read)
 
     def score(self, pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray | None]:
         """Log-probabilities of given tokens under the teacher.
@@ -143,26 +121,14 @@ class ServedTeacher:
         assert self._abilities
         return self._abilities
 
-    @property
-    def words_bytes(self) -> int:
-        """Longest lesson or action in bytes: it takes at most a quarter of the student's prompt, and survives a cut."""
-        return self.prompter.prompt_tokens // 4
-
-    def _answer_tokens(self, wanted: int) -> int:
-        return min(wanted, self.context_tokens // 4)
-
-    def _shown_actions(self, situation: Situation) -> Sequence[str] | None:
-        """The admissible actions, if the student is shown them: the teacher is to know no more."""
-        return situation.observation.admissible if self.prompter.show_admissible else None
-
-    def _body(self, messages: Any, answer_tokens: int, schema: dict[str, Any]) -> dict[str, Any]:
+    def _body(self, question: Question) -> dict[str, Any]:
         extra: dict[str, Any] = dict(NO_THINKING) if self.abilities.extras else {}
         if self.abilities.structured:
-            extra["structured_outputs"] = {"json": schema}
+            extra["structured_outputs"] = {"json": question.schema}
         return {
             "model": self.server.model,
-            "messages": messages,
-            "max_tokens": answer_tokens,
+            "messages": question.messages,
+            "max_tokens": question.answer_tokens,
             "temperature": TEMPERATURE,
             "seed": self.seed,
             **extra,

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from functools import cache, cached_property
+from typing import Any
 from urllib.parse import urlsplit
 
 import openai
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
 
-T = TypeVar("T")
 MAX_WORDS = 300
 
 # Which account the user's environment names is for OpenAI alone to know.
@@ -52,14 +52,14 @@ class Call:
 
 @dataclass
 class Server:
-    """A server at one address.
+    """A server at one address; any number of threads may use it.
 
     Attributes:
         base_url: up to and including "/v1".
         model: name under which it serves the teacher.
         api_key: never shown; "" where the server wants none.
-        deadline_seconds: longest one call may take, retries included.
-        concurrency: calls under way at once.
+        deadline_seconds: longest one call may take, waiting for its turn and retries included.
+        concurrency: calls under way at once, whoever sent them.
         retries: further tries after the first.
         retry_seconds: upper end of the first random wait before another try; it doubles each time.
         retried: tries beyond the first since the start.
@@ -88,9 +88,7 @@ class Server:
         return self.base_url.rstrip("/").removesuffix("/v1")
 
     def send(self, calls: Sequence[Call], arrived: Callable[[int, Any], None] | None = None) -> list[Any]:
-        """Sends all calls and waits for them.
-
-        It takes no longer than `deadline_seconds * ceil(len(calls) / concurrency)`.
+        """Sends all calls and waits for them, no longer than `deadline_seconds`.
 
         Args:
             calls: in any number.
@@ -99,35 +97,38 @@ class Server:
         Returns:
             For each call the JSON that came back, or its `CallFailed`; nothing is raised for a call that fails.
         """
-        return _run(self._send(calls, arrived)) if calls else []
+        return asyncio.run_coroutine_threadsafe(self._send(calls, arrived), _loop()).result() if calls else []
 
     async def _send(self, calls: Sequence[Call], arrived: Callable[[int, Any], None] | None) -> list[Any]:
-        gate = asyncio.Semaphore(self.concurrency)
-        # Without a key of its own the client would take OPENAI_API_KEY, which is meant for another server.
-        client = openai.AsyncOpenAI(
-            base_url=self.base_url, api_key=self.api_key or "none", max_retries=0, timeout=self.deadline_seconds
-        )
-
-        async def bounded(index: int, call: Call) -> Any:
-            async with gate:
-                reply = await self._within_deadline(client, call)
+        async def told(index: int, call: Call) -> Any:
+            reply = await self._within_deadline(call)
             if arrived is not None and not isinstance(reply, CallFailed):
                 arrived(index, reply)
             return reply
 
-        async with client:
-            return await asyncio.gather(*(bounded(index, call) for index, call in enumerate(calls)))
+        return await asyncio.gather(*(told(index, call) for index, call in enumerate(calls)))
 
-    async def _within_deadline(self, client: openai.AsyncOpenAI, call: Call) -> Any:
+    @cached_property
+    def _gate(self) -> asyncio.Semaphore:
+        return asyncio.Semaphore(self.concurrency)
+
+    @cached_property
+    def _client(self) -> openai.AsyncOpenAI:
+        # Without a key of its own the client would take OPENAI_API_KEY, which is meant for another server.
+        return openai.AsyncOpenAI(
+            base_url=self.base_url, api_key=self.api_key or "none", max_retries=0, timeout=self.deadline_seconds
+        )
+
+    async def _within_deadline(self, call: Call) -> Any:
         try:
-            async with asyncio.timeout(self.deadline_seconds):
-                return await self._with_retries(client, call)
+            async with asyncio.timeout(self.deadline_seconds), self._gate:
+                return await self._with_retries(call)
         except TimeoutError:
             return CallFailed("timeout", f"no reply within {self.deadline_seconds:g} s, retries included")
         except CallFailed as failure:
             return failure
 
-    async def _with_retries(self, client: openai.AsyncOpenAI, call: Call) -> Any:
+    async def _with_retries(self, call: Call) -> Any:
         attempts = AsyncRetrying(
             stop=stop_after_attempt(1 + self.retries),
             wait=wait_random_exponential(multiplier=self.retry_seconds, max=30),
@@ -137,18 +138,18 @@ class Server:
         )
         async for attempt in attempts:
             with attempt:
-                return await self._once(client, call)
+                return await self._once(call)
         raise AssertionError("the last attempt returns or raises")
 
     def _count_retry(self, _: RetryCallState) -> None:
         self.retried += 1
 
-    async def _once(self, client: openai.AsyncOpenAI, call: Call) -> Any:
+    async def _once(self, call: Call) -> Any:
         try:
             if call.body is None:
-                text = await client.get(call.path, cast_to=str, options=_ANONYMOUS)
+                text = await self._client.get(call.path, cast_to=str, options=_ANONYMOUS)
             else:
-                text = await client.post(call.path, cast_to=str, options=_ANONYMOUS, body=call.body)
+                text = await self._client.post(call.path, cast_to=str, options=_ANONYMOUS, body=call.body)
         except openai.OpenAIError as error:
             # The client's own exceptions hold the request, and with it the key.
             raise CallFailed(_kind(error), self._without_key(str(error))) from None
@@ -190,11 +191,9 @@ def _read_json(text: str) -> Any:
         raise CallFailed("garbled", f"a body of {len(text)} characters is not JSON") from None
 
 
-def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Runs `work` to its end, also where the caller is itself inside an event loop (a notebook)."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work)
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, work).result()
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """The event loop of all servers: in a thread of its own, so that many threads, and notebooks, can send."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="teacher-calls", daemon=True).start()
+    return loop

@@ -59,6 +59,7 @@ class SymbolicTeacher:
         self.error_rate, self.seed = error_rate, seed
         self.advise: Advise = advise or _no_advice
         self.outcomes: Mapping[str, int] = {}
+        self.concurrency = 1
 
     def check(self) -> None:
         """A planner is always there."""

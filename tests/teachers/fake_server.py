@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
@@ -130,7 +131,7 @@ def _handler(fake: FakeServer) -> type[BaseHTTPRequestHandler]:
                 answer = fake.answer(self.path, body, {k.lower(): v for k, v in self.headers.items()})
                 if answer.wait:
                     stopping.wait(answer.wait)
-            if answer.hang_up:
+            if answer.hang_up or stopping.is_set():  # a kept connection outlives the server
                 self.close_connection = True
                 return
             sent = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
@@ -148,12 +149,21 @@ def _handler(fake: FakeServer) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # of connections that wait; the default of 5 turns a burst of calls away
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that hangs up is no news."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
 @contextmanager
 def serving(fake: FakeServer, port: int = 0) -> Iterator[FakeServer]:
     """Serves until the block ends, at `fake.url`."""
     handler = _handler(fake)
-    server = ThreadingHTTPServer(("127.0.0.1", port), handler)
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", port), handler)
     fake.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()

@@ -1,13 +1,19 @@
-"""The student as its own teacher: votes, and what follows from them."""
+"""The student as its own teacher: by votes, and in words."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
 import pytest
 from toy_student import Scripted
 
 from pivotopd_jax.rollout.collect import fresh_starts, play
-from pivotopd_jax.teachers.protocol import Situation
-from pivotopd_jax.teachers.self_teacher import SelfTeacher
+from pivotopd_jax.run import make_teacher
+from pivotopd_jax.sampling.policy import Sample
+from pivotopd_jax.teachers.protocol import Remark, Report, Situation, TeacherFailure
+from pivotopd_jax.teachers.self_teacher import SelfTeacher, WritingSelfTeacher
 
 
 def say(*actions: str) -> list[str]:
@@ -58,3 +64,86 @@ def test_a_recovery_action_is_voted_on_without_a_hint(toy, walked):
 def test_lessons_are_more_than_it_can_write(toy, walked):
     with pytest.raises(ValueError, match=r"writes no lessons; set config\.knobs\.lesson_weight=0"):
         teacher(toy, []).reports([walked], max_actions=1, every_turn=False, lessons=True)
+
+
+# In words.
+
+REPORT = """```json
+{"episode_summary": "It walked past.", "episode_lesson": "Grab it.", "step_lessons": {}}
+```
+<correct_action step="1">left</correct_action>"""
+
+
+class Writer(Scripted):
+    """A scripted student with room for long words."""
+
+    max_new, params = 64, "old"
+
+    def load(self, params):
+        self.params = params
+
+
+def writing(toy, responses: list[str], **changes) -> WritingSelfTeacher:
+    options = {"context_tokens": 4000, "failure_share": 0.5, "seed": 0, **changes}
+    student: Any = SimpleNamespace(params="new")
+    writer: Any = Writer(toy.prompter.chat, responses)
+    return WritingSelfTeacher(student, writer, toy.prompter, **options)
+
+
+def test_a_student_that_can_write_reports_like_any_teacher(toy, walked):
+    teacher = writing(toy, [REPORT, "no report"])
+    first, second = teacher.reports([walked, walked], max_actions=2, every_turn=False, lessons=True)
+    assert first == Report((Remark(1, "left"),), "Grab it.", "It walked past.")
+    assert second == Report()
+    assert teacher.outcomes == {"report/ok": 1, "report/unreadable": 1}
+    writer: Any = teacher.writer
+    assert writer.params == "new"  # the student as it is now
+    asked = [toy.prompter.chat.decode(request.context_ids) for request in writer.asked]
+    assert "The agent saw" in asked[0]
+    assert writer.asked[0].seed == writer.asked[1].seed  # equal questions, equal answers
+
+
+def test_it_names_a_recovery_action_from_what_the_student_is_shown(toy, walked):
+    teacher = writing(toy, ["Think. <action>left</action>"])
+    assert teacher.recovery_actions([Situation(walked.final, walked.turns, walked.final_snapshot)]) == ["left"]
+    writer: Any = teacher.writer
+    asked = toy.prompter.chat.decode(writer.asked[0].context_ids)
+    assert toy.prompter.words(walked.turns, walked.final) in asked
+
+
+def test_an_answer_that_is_cut_or_a_question_that_is_too_long_counts_for_nothing(toy, walked):
+    teacher = writing(toy, ["?"], context_tokens=70)
+    situation = Situation(walked.final, walked.turns, walked.final_snapshot)
+    assert teacher.recovery_actions([situation]) == [None]
+    assert teacher.outcomes == {"recovery/too_long": 1}
+    cut = writing(toy, [])
+    cut.writer.sample = lambda requests, temperature: [Sample(np.asarray([1], np.int32), np.zeros(1), False)]  # type: ignore
+    assert cut.recovery_actions([situation]) == [None]
+    assert cut.outcomes == {"recovery/unreadable": 1}
+
+
+def test_a_student_whose_answers_are_mostly_unreadable_stops_the_run(toy, walked):
+    teacher = writing(toy, ["?"] * 20)
+    situation = Situation(walked.final, walked.turns, walked.final_snapshot)
+    with pytest.raises(TeacherFailure, match=r"calls to the student as its own teacher failed .* self_mode='votes'"):
+        teacher.recovery_actions([situation] * 20)
+
+
+def test_words_are_sampled_by_the_model_itself(toy, walked):
+    """With a real sampler: what it says is no action, which is counted and costs nothing else."""
+    student = toy.sampler()
+    writer = student.resized(slots=2, capacity=3000, max_new=16)
+    teacher = WritingSelfTeacher(student, writer, toy.prompter, context_tokens=3016, failure_share=1.0, seed=0)
+    assert teacher.recovery_actions([Situation(walked.final, walked.turns, walked.final_snapshot)]) == [None]
+    assert teacher.outcomes == {"recovery/unreadable": 1}
+
+
+@pytest.mark.parametrize(
+    ("student", "mode", "message"),
+    [("mini", "words", "the mini student .* cannot write reports; set"), ("dir", "wrods", "'wrods'; expected 'words'")],
+)
+def test_what_a_student_cannot_do_is_said_at_the_start(toy, student, mode, message):
+    config: Any = SimpleNamespace(student=student, teacher=SimpleNamespace(self_mode=mode))
+    unused: Any = None
+    with pytest.raises(ValueError, match=message):
+        make_teacher(config, unused, toy.prompter, unused, kept=unused, by_student=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -197,6 +199,30 @@ def test_no_more_calls_are_under_way_than_allowed(fake, tmp_path):
     fake.always[CHAT] = Answer(body=chat(REPLY), wait=0.05)
     assert reports(teacher, *other_episodes(10)) == [REPORT] * 10
     assert fake.most_at_once == 3
+
+
+def test_the_bound_and_the_economy_hold_for_many_threads(fake, tmp_path):
+    teacher = teacher_at(fake.url, tmp_path, concurrency=3)
+    teacher.check()
+    fake.always[CHAT] = Answer(body=chat(REPLY), wait=0.1)
+    before = len(fake.bodies(CHAT))
+    with ThreadPoolExecutor(12) as pool:  # six different episodes, each asked about twice
+        found = [pool.submit(reports, teacher, episode) for episode in [*other_episodes(6), *other_episodes(6)]]
+        assert [future.result() for future in found] == [[REPORT]] * 12
+    assert fake.most_at_once == 3
+    assert len(fake.bodies(CHAT)) - before == 6
+    assert teacher.outcomes["report/ok"] + teacher.outcomes.get("report/cached", 0) == 12
+
+
+def test_nobody_waits_past_the_deadline_however_long_the_queue(fake, tmp_path):
+    teacher = teacher_at(fake.url, tmp_path, concurrency=1, deadline_seconds=1.5)
+    teacher.check()
+    fake.always[CHAT] = Answer(body=chat(REPLY), wait=1.0)
+    start = time.monotonic()
+    results = reports(teacher, *other_episodes(6))
+    assert time.monotonic() - start < 5.0  # six replies one after another would take six seconds
+    assert teacher.outcomes["report/ok"] == sum(map(bool, (report.remarks for report in results))) == 1
+    assert teacher.outcomes["report/timeout"] == 5
 
 
 async def _inside_a_loop(teacher: ServedTeacher) -> list[Report]:
