@@ -6,12 +6,12 @@
 
 All are the same run; only sizes differ. The paper ran on 4 × H100, where a GRPO step took 367 s and recovery with K =
 2 added 89.5%, and ended at 73.7% of its 274 test games. The mini run makes its own student and games; docs/mini.md
-says what it has measured so far.
+says what it has measured so far. What is not said here is in pivotopd_jax/defaults.py, every value with a comment.
 """
 
 from typing import Any
 
-from ml_collections import ConfigDict
+from pivotopd_jax import defaults
 
 
 def get_config(preset: str = "paper") -> Any:
@@ -23,177 +23,25 @@ def get_config(preset: str = "paper") -> Any:
 
 
 def _paper() -> Any:
-    c: Any = ConfigDict()
-    c.seed = 0
-    c.method = "pivotopd"  # any name that methods/__init__.py lists
-    c.steps = 160
-    c.student = "Qwen/Qwen3-1.7B"  # a directory, a hub id, or "mini": made by the run itself
-
-    c.world = ConfigDict()
-    c.world.name = "alfworld"
-    c.world.source = ""  # "generated", or a directory of games; "" means $ALFWORLD_DATA
+    c = defaults.paper()
+    c.world.name = "alfworld"  # without a source: the games of $ALFWORLD_DATA
     c.world.receptacles = 0  # > 0: rooms thinned (or generated) to so many receptacles
     c.world.distractors = -1  # ≥ 0: at most so many objects beyond those the goal needs
     c.world.search = "likeliest"  # how experts explore: "likeliest" place first, or as "listed" by the first text
-    c.world.train_split = "train"
     c.world.eval_splits = ("valid_seen", "valid_unseen")
-
-    c.tasks_per_step = 16
-    c.rollouts = 8  # G, rollouts a task
-    c.max_turns = 30
-    c.temperature = 1.0  # of training rollouts and recoveries
-    c.eval_temperature = 0.4
-
-    c.prompt = ConfigDict()
-    c.prompt.style = "windowed"  # or "transcript"
-    c.prompt.history_turns = 5  # turns shown in the windowed style
-    c.prompt.show_admissible = True  # list the admissible actions of the present turn
-    c.prompt.prompt_tokens = 2048
-    c.prompt.response_tokens = 512
-
-    c.teacher = ConfigDict()
-    # "symbolic": plans; "self": the student votes; "served": a language model behind an OpenAI-compatible server
-    c.teacher.kind = "served"
-    c.teacher.self_mode = "words"  # how the student teaches itself: in "words", or by "votes" on actions alone
-    c.teacher.samples = 4  # votes a decision
-    c.teacher.slots = 8  # answers that it writes at once
-    c.teacher.report_knowledge = "hindsight"  # "oracle", "expert" or "hindsight"
-    c.teacher.recovery_knowledge = "expert"  # "oracle" or "expert"
-    c.teacher.model = ""  # external teacher that scores tokens: a directory, a hub id, or "mini"
-    c.teacher.error_rate = 0.0  # share of named actions replaced by random ones
-    c.teacher.base_url = "http://127.0.0.1:8000/v1"  # read where kind is "served", like the rest
-    c.teacher.served_model = "teacher"  # name under which the server serves it (launch/teacher.sh: "teacher")
-    c.teacher.api_key_env = ""  # name of an environment variable that holds the key; "" sends none
-    c.teacher.deadline_seconds = 180.0  # longest a call may take, waiting for its turn and retries included
-    c.teacher.concurrency = 64  # calls under way at once
-    c.teacher.retries = 3  # further tries of a call that failed
-    c.teacher.failure_share = 0.2  # failed calls among the latest 200 of a kind above which the run stops
-    c.teacher.context_tokens = 32768  # longest prompt with its reply
-    c.teacher.cache = ""  # directory of kept replies; "" is teacher_replies beside the run's directory
-
-    c.knobs = ConfigDict()  # what methods/ read
-    c.knobs.normalization = "mean_std"  # A_RL; or "mean"
-    c.knobs.max_actions = 5  # m, gold actions a report
-    c.knobs.recovery_depth = 2  # K, recovery turns after a pivotal turn
-    c.knobs.recovery_limit = 64  # pivotal turns followed up a step
-    c.knobs.recovery_mode = "clipped_advantage"  # or "exact_forward_kl", "reverse_kl"
-    c.knobs.recovery_weight = 1.0
-    c.knobs.recovery_clip = 5.0  # δ, nats
-    c.knobs.preventive_weight = 0.001
-    c.knobs.lesson_weight = 0.001
-    c.knobs.full_vocabulary = False  # opd: exact reverse KL in place of the sampled one
-    c.knobs.student_share = 1.0  # gkd: λ, share of episodes that the student plays
-    c.knobs.beta = 0.5  # gkd: 0 is KL(teacher ‖ student), 1 KL(student ‖ teacher)
-    c.knobs.turn_cap = 1.2  # sod: greatest weight of a turn
-    c.knobs.step_weight = 1.0  # gigpo: of the step advantage beside A_RL
-    c.knobs.discount = 0.95  # γ of the step advantage
-    c.knobs.privileged = "skills"  # what self-teachers are shown at every turn; or "gold_action"
-    c.knobs.skills = 6  # of the bank, shown at once
-    c.knobs.prior = 0.5  # agentopsd: belief in success before the first turn
-    c.knobs.replay = True  # dagger, aggrevate: train on labels of earlier steps, too
-    c.knobs.pivot_rollouts = 8  # pivotrl: of one turn each, to judge an offline turn
-    c.knobs.pivot_least = 0.1  # bounds of their mean reward
-    c.knobs.pivot_most = 0.6
-
-    c.offline = ConfigDict()  # what is made before the first step, for methods that need it
-    c.offline.tasks = 128  # training tasks played for it
-    c.offline.skills = 47  # entries of the skill bank
-    c.offline.skill_bank = ""  # a file to read it from; "" makes one from the student's own rollouts
-
-    c.ppo = ConfigDict()
-    c.ppo.learning_rate = 1e-6
-    c.ppo.warmup_steps = 0
-    c.ppo.decay_until = 0  # > 0: after the warm-up the rate falls linearly to 0 at this optimizer step
-    c.ppo.weight_decay = 0.0
-    c.ppo.adam_epsilon = 1e-8
-    c.ppo.max_grad_norm = 1.0
-    c.ppo.clip_low = 0.2  # ε
-    c.ppo.clip_high = 0.2
-    c.ppo.kl_coefficient = 0.01  # β of the k3 penalty to the policy before training
-    c.ppo.kl_on_recovery = True
-    c.ppo.aggregation = "token_mean"  # or "sequence_mean", "constant" (response_tokens)
-    c.ppo.mini_batch = 128  # trajectories an optimizer step
-
-    c.learner = ConfigDict()
-    c.learner.fsdp = 4  # mesh axes
-    c.learner.tensor = 1
-    c.learner.row_tokens = 16384  # length of a packed row; must hold the longest context with its response
-    c.learner.micro_batch_tokens = 32768  # tokens a forward and backward pass on each fsdp shard
-    c.learner.remat = True
-    c.learner.dtype = "bfloat16"
-
-    c.sampler = ConfigDict()
-    c.sampler.slots = 128  # episodes alive at once
-    c.sampler.chunk = 512  # prompt tokens read in one go
-
-    c.evaluate = ConfigDict()
-    c.evaluate.every = 10  # steps
-    c.evaluate.tasks = 128  # size of the fixed validation panel
-    c.evaluate.final_tasks = 0  # size of the panel of the closing table; 0: all of eval_splits
-    c.evaluate.mistakes = 150  # frozen base mistakes of the recovery table
-    c.evaluate.continuations = 8  # a mistake
-    c.evaluate.teacher_divergence = False  # measure KL(student ‖ teacher.model) on the validation panel, too
-
-    c.checkpoint = ConfigDict()
-    c.checkpoint.every = 10  # steps
-    c.checkpoint.keep = 2  # newest, besides the best
-    c.log_trajectories_every = 10  # steps
     return c
 
 
 def _mini(c: Any) -> Any:
-    c.student = "mini"
-    c.steps = 48
-    c.world.source = "generated"
+    defaults.mini(c)
     c.world.receptacles = 4
     c.world.distractors = 1
     c.world.search = "listed"  # can be learned in minutes: it only takes copying
     c.world.eval_splits = ("test",)
-    c.tasks_per_step = 8
     c.max_turns = 14
-    c.prompt.style = "transcript"
-    c.prompt.show_admissible = False  # more games in the same minutes are worth more (docs/mini.md)
     c.prompt.prompt_tokens = 352
     c.prompt.response_tokens = 10
-    c.knobs.max_actions = 2  # the costliest mistakes only
-    c.knobs.recovery_weight = 0.1
-    c.knobs.lesson_weight = 0.0  # only a student that has practised lessons (mini.lessons) understands them
-    c.knobs.privileged = "gold_action"  # likewise
-    c.knobs.skills = 1
-    c.offline.tasks = 64
-    c.ppo.learning_rate = 1e-4
-    c.ppo.warmup_steps = 5
-    c.ppo.decay_until = 48  # the end of the run
-    c.ppo.kl_coefficient = 0.1  # at 0.02 to 0.05 success fell again after ten steps (docs/mini.md)
-    c.ppo.mini_batch = 64
-    c.learner.fsdp = 1
     c.learner.row_tokens = 384
-    c.learner.micro_batch_tokens = 3072
-    c.learner.remat = False
-    c.learner.dtype = "float32"
-    c.sampler.slots = 64
-    c.sampler.chunk = 64
-    c.evaluate.tasks = 128
-    c.evaluate.final_tasks = 256
-
-    c.teacher.kind = "symbolic"
-    c.teacher.self_mode = "votes"  # a student of this size speaks nothing but actions
-    c.teacher.model = "mini"  # made like the student, but without careless demonstrations
-    c.mini = ConfigDict()  # how the mini student is made; see pivotopd_jax/warmstart.py
-    c.mini.games = 8500
-    c.mini.epochs = 1
-    c.mini.noise = 0.1  # share of demonstrated turns that are commands which do nothing
-    c.mini.careless = 0.45  # share of demonstrations with a mistake that is never mended
-    c.mini.slip = 0.9  # chance of the mistake at each turn that offers one
-    c.mini.turns_astray = 4  # shown after it
-    c.mini.hints = 0.2  # share of turns practised with a hint too
-    c.mini.lessons = 0.0  # likewise with a lesson, before any mistake
-    c.mini.context_weight = 1.0  # of predicting what the world wrote
-    c.mini.learning_rate = 2e-2  # Muon
-    c.mini.adam_learning_rate = 3e-3  # embeddings and norms
-    c.mini.batch_tokens = 2048
-    c.mini.micro_batch_tokens = 768
-    c.mini.seed = 0
     return c
 
 

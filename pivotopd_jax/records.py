@@ -41,10 +41,12 @@ class Observation:
     Attributes:
         text: the environment's words.
         admissible: commands the environment would accept now, sorted; None where the action space is open.
+        free_verbs: "search" means that search[anything] would be accepted, too.
     """
 
     text: str
     admissible: tuple[str, ...] | None = None
+    free_verbs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,7 @@ def _numbers(evaluation: Evaluation, recovered: Any) -> dict[str, Any]:
     return {
         "success": evaluation.success,
         "success_interval": bootstrap_interval(won),
+        "score": evaluation.score,
         "by_kind": evaluation.by_kind,
         "mean_over_kinds": evaluation.mean_over_kinds,
         "rejected": evaluation.rejected,
@@ -109,6 +110,8 @@ def table(result: dict[str, Any]) -> Table:
         view.add_row(
             title, *(_percent(result[name], key) for name in ("before", "after")), _points(result["change"][key])
         )
+    if any(result[name]["score"] != result[name]["success"] for name in ("before", "after")):
+        view.add_row("score × 100", *(f"{100 * result[name]['score']:.1f}" for name in ("before", "after")))
     for kind in result["before"]["by_kind"]:
         view.add_row(f"  {kind}", *(f"{100 * result[name]['by_kind'][kind]:.1f}%" for name in ("before", "after")))
     view.add_row("actions that did nothing", *(f"{100 * result[n]['rejected']:.1f}%" for n in ("before", "after")))

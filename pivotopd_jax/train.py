@@ -182,14 +182,15 @@ def learned_depth(run: Run, depth: float | None, step: int, trajectories: Sequen
 def rollout_metrics(trajectories: Sequence[Trajectory], notes: Sequence[Note], rows: Sequence[Row]) -> Metrics:
     """What the rollouts of a step looked like."""
     turns = [turn for t in trajectories for turn in t.turns]
-    scores: dict[int, list[float]] = {}
+    outcomes: dict[int, set[bool]] = {}
     for t in trajectories:
-        scores.setdefault(t.group, []).append(t.score)
+        outcomes.setdefault(t.group, set()).add(t.won)
     return {
         "train/success": float(np.mean([t.won for t in trajectories])),
+        "train/score": float(np.mean([t.score for t in trajectories])),
         "train/turns": float(np.mean([len(t.turns) for t in trajectories])),
         "train/rejected": float(np.mean([not turn.accepted for turn in turns])),
-        "train/mixed_groups": float(np.mean([max(s) > min(s) for s in scores.values()])),
+        "train/mixed_groups": float(np.mean([len(found) > 1 for found in outcomes.values()])),
         "train/pivotal_turns": float(sum(n.pivotal for n in notes)),
         "train/tokens": float(sum(len(row.response_ids) for row in rows)),
     }
@@ -217,6 +218,7 @@ def evaluation_metrics(result: Evaluation) -> Metrics:
     """An evaluation as flat numbers."""
     return {
         "eval/success": result.success,
+        "eval/score": result.score,
         "eval/mean_over_kinds": result.mean_over_kinds,
         "eval/rejected": result.rejected,
         **{f"eval/success_{kind}": value for kind, value in result.by_kind.items()},

@@ -28,7 +28,6 @@ from pivotopd_jax.learner.objective import UpdateOptions
 from pivotopd_jax.models import huggingface
 from pivotopd_jax.models.mini_tokenizer import build_tokenizer, word_embeddings
 from pivotopd_jax.models.qwen3 import Qwen3, Qwen3Config, split
-from pivotopd_jax.prompts.actions import format_action
 from pivotopd_jax.prompts.chat import Chat
 from pivotopd_jax.prompts.hints import HINT_CLOSING, HINT_OPENING, LESSON_OPENING, action_hint, lesson_hint
 from pivotopd_jax.prompts.prompter import Prompter, Wording
@@ -154,9 +153,7 @@ class Demonstrator:
 
     def _said_row(self, episode: Episode, index: int, hint: str, action: str) -> Row:
         """`action` said under `hint`."""
-        chat = self.prompter.chat
-        said = chat.encode(format_action(action) + chat.template.end)
-        return self._row(episode, index, len(episode.turns), episode.context(hint), said)
+        return self._row(episode, index, len(episode.turns), episode.context(hint), self.prompter.said(action))
 
     def _row(self, episode: Episode, index: int, turn: int, context: np.ndarray, said: np.ndarray) -> Row:
         return Row("label", index, episode.group, turn, context, said, reward_advantage=1.0)
@@ -173,11 +170,11 @@ def world_texts(
         for _ in range(max_turns):
             text.append((wording.following if text else wording.opening)(observation))
             actions = observation.admissible or ()
-            text.append(wording.admissible(actions) if show_admissible else "".join(map(format_action, actions)))
+            text.append(wording.admissible(actions) if show_admissible else "".join(map(wording.format, actions)))
             action = planner.next_action(env.snapshot(), planner.observed(env.snapshot()))
             if action is None:
                 break
-            text.append(format_action(action))
+            text.append(wording.format(action))
             result = env.step(action)
             observation = result.observation
             if result.done:
@@ -272,11 +269,8 @@ def supervised_batch(rows: Sequence[Row], length: int, context_weight: float) ->
     return batch._replace(mask=mask, weights=weights.astype(np.float32), advantages=mask.astype(np.float32))
 
 
-SOURCES = (
-    "warmstart.py", "models", "prompts", "envs/alfworld", "rollout/packing.py", "rollout/episode.py",
-    "teachers/lessons.py",
-)  # fmt: skip
-"""Files whose contents decide what the mini student becomes; they are part of its cache key."""
+SOURCES = ("warmstart.py", "models", "prompts", "rollout/packing.py", "rollout/episode.py", "teachers/lessons.py")
+"""Files whose contents decide, with those of its world, what the mini student becomes: part of its cache key."""
 
 
 def mini_student(
@@ -299,18 +293,18 @@ def mini_student(
     fixed = {"source": "generated", "train_split": "train", "eval_splits": ()}
     world_options = type(config.world)({**config.world.to_dict(), **fixed})
     settings = [options, world_options.to_dict(), config.prompt.to_dict(), config.max_turns]
-    directory = cache / f"mini-{_content_hash(settings)}"
+    directory = cache / f"mini-{_content_hash(settings, [*SOURCES, f'envs/{config.world.name}'])}"
     if not (directory / "config.json").exists():
         _make(options, config, make_world(world_options), wording, directory, report)
     report(f"mini student: {directory}")
     return directory
 
 
-def _content_hash(settings: Any) -> str:
+def _content_hash(settings: Any, sources: Sequence[str]) -> str:
     package = Path(__file__).parent
     files = sorted(
         f
-        for source in SOURCES
+        for source in sources
         for f in ([package / source] if source.endswith(".py") else (package / source).rglob("*.py"))
     )
     digest = hashlib.sha256(repr(settings).encode())
@@ -322,7 +316,7 @@ def _content_hash(settings: Any) -> str:
 def _make(options: WarmStart, config: Any, world: World, wording: Wording, directory: Path, report: Report) -> None:
     tasks = world.tasks("train")[: options.games]
     report(f"mini student: demonstrations of {len(tasks)} games of {world.name}")
-    phrases = (HINT_OPENING, HINT_CLOSING, "\n\nYour task is to: ", *((LESSON_OPENING,) if options.lessons else ()))
+    phrases = (HINT_OPENING, HINT_CLOSING, *wording.phrases, *((LESSON_OPENING,) if options.lessons else ()))
     prompt = config.prompt
     texts = world_texts(world, wording, tasks[:400], config.max_turns, show_admissible=prompt.show_admissible)
     tokenizer = build_tokenizer(texts, phrases=phrases)

@@ -25,7 +25,8 @@ def _alfworld(options: Any) -> tuple[World, Wording]:
 def _webshop(options: Any) -> tuple[World, Wording]:
     world = WebShop(
         options.source or "real", ranking=options.ranking, goal_kind=options.goal_kind, split_by=options.split_by,
-        products=options.products, options=options.options, values=options.values, distractors=options.distractors,
+        products=options.products, options=options.option_names, values=options.option_values,
+        distractors=options.distractors,
     )  # fmt: skip
     return world, WebShopWording()
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pivotopd_jax.envs.protocol import Env, Planner
+from pivotopd_jax.prompts.actions import format_action, parse_action
 from pivotopd_jax.records import Observation, StepResult, Task, Turn
 
 ACTIONS = ("grab", "left", "right")
@@ -100,6 +101,10 @@ class CorridorWorld:
 
 
 class CorridorWording:
+    phrases: Sequence[str] = ()
+    parse = staticmethod(parse_action)
+    format = staticmethod(format_action)
+
     def opening(self, observation: Observation) -> str:
         return "Grab the prize. " + observation.text
 

@@ -20,6 +20,7 @@ class Evaluation:
 
     Attributes:
         success: share of tasks won, in [0, 1].
+        score: mean of the environment's own rewards, each in [0, 1]; equal to success where there is none in between.
         by_kind: share won for each kind of task that occurs; nan never occurs.
         mean_over_kinds: unweighted mean of `by_kind` (the papers' ALFWorld metric).
         turns: mean length of an episode.
@@ -30,6 +31,7 @@ class Evaluation:
     """
 
     success: float
+    score: float
     by_kind: dict[str, float]
     mean_over_kinds: float
     turns: float
@@ -45,6 +47,7 @@ def summarise(trajectories: Sequence[Trajectory], kinds: Sequence[str]) -> Evalu
     turns = [turn for t in trajectories for turn in t.turns]
     return Evaluation(
         success=float(np.mean([t.won for t in trajectories])),
+        score=float(np.mean([t.score for t in trajectories])),
         by_kind=by_kind,
         mean_over_kinds=float(np.mean(list(by_kind.values()))),
         turns=float(np.mean([len(t.turns) for t in trajectories])),

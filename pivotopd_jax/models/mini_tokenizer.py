@@ -25,7 +25,7 @@ CHAT_TEMPLATE = (
 )
 TAGS = ("<action>", "</action>", "<think>", "</think>")
 
-_INSTANCE = re.compile(r" ?[a-z]+ \d+(?!\d)")
+_INSTANCE = re.compile(r" ?\b[a-z]+ \d+(?!\d)")
 _PART = re.compile(r"[A-Za-z]+|\d+|[^A-Za-z\d ]")
 _WORD = re.compile(r" ?[A-Za-z]+|[^A-Za-z]")
 

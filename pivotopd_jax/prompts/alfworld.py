@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from pivotopd_jax.prompts.actions import format_action, parse_action
 from pivotopd_jax.records import Observation, Turn
 
 BANNER = "-= Welcome to TextWorld, ALFRED! =-\n\n"
@@ -21,6 +22,11 @@ _SOURCE = re.compile(r"^(take .+?) from .+$")
 
 class AlfWorldWording:
     """Implements `prompts.prompter.Wording`."""
+
+    phrases: Sequence[str] = ("\n\nYour task is to: ",)
+
+    parse = staticmethod(parse_action)
+    format = staticmethod(format_action)
 
     def opening(self, observation: Observation) -> str:
         return observation.text.removeprefix(BANNER)

@@ -22,7 +22,13 @@ class PrivilegedPrompt(RuntimeError):
 
 
 class Wording(Protocol):
-    """The words of one environment."""
+    """The words of one environment.
+
+    Attributes:
+        phrases: strings that come in every episode; a small tokenizer gives each a token of its own.
+    """
+
+    phrases: Sequence[str]
 
     def opening(self, observation: Observation) -> str:
         """The first user turn of a transcript."""
@@ -46,6 +52,14 @@ class Wording(Protocol):
 
     def windowed(self, first: Observation, history: Sequence[tuple[int, Turn]], observation: Observation) -> str:
         """The one user turn of the windowed style; `history` holds (0-based index, turn) of the turns shown."""
+        ...
+
+    def parse(self, response: str) -> str | None:
+        """The one action of `response`, which is untrusted text; None if it names none, or several."""
+        ...
+
+    def format(self, action: str) -> str:
+        """The shortest response that carries `action` out."""
         ...
 
 
@@ -89,6 +103,10 @@ class Prompter:
         else:
             ids = self._transcript(history, observation, suffix)
         return self._truncate(ids, hint)
+
+    def said(self, action: str) -> np.ndarray:
+        """The shortest response that carries `action` out, `[response_length]` int32, with its end token."""
+        return self.chat.encode(self.wording.format(action) + self.chat.template.end)
 
     def words(self, history: Sequence[Turn], observation: Observation) -> str:
         """What `context` shows without a hint, as words: no chat marks, and before truncation.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pivotopd_jax.prompts.actions import format_action, parse_action
 from pivotopd_jax.records import Observation, Turn
 
 SEPARATOR = " [SEP] "
@@ -37,6 +38,14 @@ def _page(observation: Observation) -> str:
 
 class WebShopWording:
     """Implements `prompts.prompter.Wording`; reads observations of the style "text"."""
+
+    phrases: Sequence[str] = (
+        "Back to Search\n", "< Prev\n", "Page 1 (Total results: ", "\n$", ".0\n", "\nPrice: $",
+        "Rating: N.A.\nDescription\nFeatures\nReviews\nBuy Now",
+    )  # fmt: skip
+
+    parse = staticmethod(parse_action)
+    format = staticmethod(format_action)
 
     def opening(self, observation: Observation) -> str:
         wanted = _instruction(observation)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 
 from pivotopd_jax.envs.protocol import Env, Snapshot
-from pivotopd_jax.prompts.actions import format_action, parse_action
 from pivotopd_jax.prompts.prompter import Prompter
 from pivotopd_jax.records import Observation, Task, Trajectory, Turn
 from pivotopd_jax.sampling.policy import Sample
@@ -75,14 +74,13 @@ class Episode:
     def respond(self, context_ids: np.ndarray, sample: Sample) -> None:
         """Plays what the student said under `context_ids`."""
         response = self.prompter.chat.decode(sample.response_ids)
-        action = parse_action(response) if sample.ended else None
+        action = self.prompter.wording.parse(response) if sample.ended else None
         self._play(context_ids, sample.response_ids, sample.log_probs, response, action, "student")
 
     def force(self, action: str) -> None:
         """Plays `action` on a teacher's behalf, as the shortest response that carries it out."""
-        chat = self.prompter.chat
-        response = format_action(action)
-        ids = chat.encode(response + chat.template.end)
+        ids = self.prompter.said(action)
+        response = self.prompter.wording.format(action)
         self._play(self.context(), ids, np.zeros(len(ids), np.float32), response, action, "teacher")
 
     def _play(self, context_ids, response_ids, log_probs, response, action, actor) -> None:

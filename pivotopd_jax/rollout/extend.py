@@ -20,7 +20,7 @@ from pivotopd_jax.records import Note, Row, Trajectory
 from pivotopd_jax.rollout.episode import Episode
 from pivotopd_jax.sampling.policy import Policy, Request, request_seed, waves
 from pivotopd_jax.teachers.protocol import Situation, Teacher
-from pivotopd_jax.teachers.resolve import resolve_action
+from pivotopd_jax.teachers.resolve import resolved
 
 
 @dataclass(eq=False)
@@ -90,7 +90,7 @@ def _name_actions(
     situations = [Situation(b.episode.observation, b.episode.turns, b.episode.snapshot) for b in branches]
     kept = []
     for branch, named in zip(branches, teacher.recovery_actions(situations), strict=True):
-        action = resolve_action(named, branch.episode.observation.admissible) if named else None
+        action = resolved(named, branch.episode.observation) if named else None
         if action is None:
             outcomes["unresolved" if named else "no_action_named"] += 1
             continue

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pivotopd_jax.methods.method import Labels
-from pivotopd_jax.prompts.actions import format_action
 from pivotopd_jax.prompts.prompter import Prompter
 from pivotopd_jax.records import Row, Trajectory
 from pivotopd_jax.teachers.protocol import Situation, Teacher
@@ -30,9 +29,10 @@ def label(teacher: Teacher, prompter: Prompter, trajectories: Sequence[Trajector
     for (index, turn), action in zip(places, resolved_actions(teacher, situations), strict=True):
         if action is None:
             continue
-        ids = prompter.chat.encode(format_action(action) + prompter.chat.template.end)
         trajectory = trajectories[index]
-        rows.append(Row("label", index, trajectory.group, turn, trajectory.turns[turn].context_ids, ids))
+        rows.append(
+            Row("label", index, trajectory.group, turn, trajectory.turns[turn].context_ids, prompter.said(action))
+        )
     return rows
 
 

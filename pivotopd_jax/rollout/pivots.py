@@ -63,8 +63,8 @@ def find_pivots(
     turns = [Pivot(trajectory, turn) for trajectory in played for turn in range(len(trajectory.turns))]
     starts = pivot_starts(world, prompter, turns, rollouts=wanted.rollouts)
     tried = play(policy, starts, temperature=temperature, seed=seed, concurrency=concurrency)
-    scores = [t.score for t in rewarded(world.planner, tried, turns, rollouts=wanted.rollouts)]
-    means = np.asarray(scores).reshape(len(turns), wanted.rollouts).mean(axis=1)
+    right = [t.won for t in rewarded(world.planner, tried, turns, rollouts=wanted.rollouts)]
+    means = np.asarray(right).reshape(len(turns), wanted.rollouts).mean(axis=1)
     varied = (means > 0) & (means < 1)
     kept = [
         turn
@@ -97,9 +97,9 @@ def pivot_starts(world: World, prompter: Prompter, pivots: Sequence[Pivot], *, r
 def rewarded(
     planner: Planner, trajectories: Sequence[Trajectory], pivots: Sequence[Pivot], *, rollouts: int
 ) -> list[Trajectory]:
-    """What was played from `pivot_starts`, scored 1 where the action was as good as the teacher's, else 0."""
+    """What was played from `pivot_starts`, won where the action was as good as the teacher's, whatever came of it."""
     return [
-        replace(trajectory, score=float(equivalent(planner, trajectory, pivots[index // rollouts])))
+        replace(trajectory, won=equivalent(planner, trajectory, pivots[index // rollouts]))
         for index, trajectory in enumerate(trajectories)
     ]
 

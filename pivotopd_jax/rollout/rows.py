@@ -21,7 +21,7 @@ def rollout_rows(
     """One row for each turn the student played, with the views its notes call for; none if the method wants none."""
     if not method.rollouts:
         return []
-    returns = np.asarray([t.score for t in trajectories], np.float32)
+    returns = np.asarray([t.won for t in trajectories], np.float32)
     groups = np.asarray([t.group for t in trajectories], np.int32)
     advantages = np.asarray(reward_advantages(method, returns, groups))
     added = step_advantages(trajectories, method)
@@ -60,7 +60,7 @@ def step_advantages(trajectories: Sequence[Trajectory], method: Method) -> dict[
         trajectory = trajectories[index]
         key = (trajectory.group, trajectory.turns[turn].observation)
         ids.append(anchors.setdefault(key, len(anchors)))
-        returns.append(trajectory.score * wanted.discount ** (len(trajectory.turns) - 1 - turn))
+        returns.append(trajectory.won * wanted.discount ** (len(trajectory.turns) - 1 - turn))
     found = np.asarray(reward_advantages(method, np.asarray(returns, np.float32), np.asarray(ids, np.int32)))
     return {place: wanted.weight * float(value) for place, value in zip(turns, found, strict=True)}
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from pivotopd_jax.prompts.actions import is_mismatch, parse_action
+from pivotopd_jax.prompts.actions import is_mismatch
 from pivotopd_jax.prompts.prompter import Prompter
 from pivotopd_jax.records import Trajectory
 from pivotopd_jax.sampling.engine import Sampler
@@ -85,6 +85,9 @@ class SelfTeacher:
         ]
         return [action for action, _ in self._votes(contexts)]
 
+    def _action(self, sample: Sample) -> str | None:
+        return self.prompter.wording.parse(self.prompter.chat.decode(sample.response_ids)) if sample.ended else None
+
     def _votes(self, contexts: Sequence[tuple[int, int, np.ndarray]]) -> list[tuple[str | None, float]]:
         """For each (session, turn, context) the action most often said, and its share of the votes."""
         counts: list[Counter[str]] = [Counter() for _ in contexts]
@@ -96,7 +99,7 @@ class SelfTeacher:
         for wave in waves(requests, lambda item: item[1].session):
             said = self.policy.sample([request for _, request in wave], temperature=self.temperature)
             for (place, _), sample in zip(wave, said, strict=True):
-                action = parse_action(self.prompter.chat.decode(sample.response_ids)) if sample.ended else None
+                action = self._action(sample)
                 if action:
                     counts[place][action] += 1
         return [_winner(count, self.samples) for count in counts]

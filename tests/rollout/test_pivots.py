@@ -46,7 +46,7 @@ def test_what_does_nothing_is_never_as_good(toy):
     policy = Scripted(toy.prompter.chat, say("grab", "left", "right"))
     tried = play(policy, starts, temperature=1.0, seed=0, concurrency=1)
     # Refused; the teacher's own action, though it leads away; nearer than the teacher's.
-    assert [t.score for t in rewarded(toy.world.planner, tried, pivots, rollouts=3)] == [0.0, 1.0, 1.0]
+    assert [t.won for t in rewarded(toy.world.planner, tried, pivots, rollouts=3)] == [False, True, True]
 
 
 def test_each_pivot_is_a_group_of_single_turns(toy):
@@ -55,7 +55,7 @@ def test_each_pivot_is_a_group_of_single_turns(toy):
     policy = Scripted(toy.prompter.chat, ["right", *say("right"), *say("grab", "left")])
     played = rewarded(toy.world.planner, play(policy, starts, temperature=1.0, seed=0, concurrency=1), kept, rollouts=2)
     assert [t.group for t in played] == [0, 0, 1, 1]
-    assert [t.score for t in played] == [0.0, 1.0, 1.0, 0.0]  # the first said no action
+    assert [t.won for t in played] == [False, True, True, False]  # the first said no action
     assert [[turn.actor for turn in t.turns] for t in played] == [["student"]] * 2 + [["teacher", "student"]] * 2
 
 

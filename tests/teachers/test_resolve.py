@@ -36,3 +36,21 @@ def test_the_threshold_is_exclusive():
     assert resolve_action("open drawer", ("open cupboard", "look")) is None  # 1/3
     assert resolve_action("go north fast", ("go north", "look"), threshold=2 / 3) is None
     assert resolve_action("go north fast", ("go north", "look"), threshold=0.6) == "go north"
+
+
+@pytest.mark.parametrize(
+    ("named", "resolved"),
+    [
+        (" search[Green boots] ", "search[Green boots]"),  # free, whatever is in the list
+        ("search[blue  Boots]", "search[blue boots]"),  # in the list
+        ("click[green boots]", None),
+        ("search[]", None),
+        ("search[a][b]", None),
+        ("please search[green boots]", None),
+    ],
+)
+def test_a_free_verb_takes_any_argument(named, resolved):
+    admissible = ("click[back to search]", "search[blue boots]")
+    assert resolve_action(named, admissible, free_verbs=("search",)) == resolved
+    if resolved == named.strip():
+        assert resolve_action(named, admissible) is None

@@ -209,7 +209,7 @@ class WebShopEnv:
         text = pages.plain_text(shown) if self._style == "text" else pages.rich_text(shop, state, shown)
         actions = [f"click[{piece.text}]" for piece in clickables(shown).values()]
         actions += [f"search[{query}]" for query in suggested_queries(goal)]
-        observation = Observation(text, tuple(sorted(set(actions))))
+        observation = Observation(text, tuple(sorted(set(actions))), free_verbs=("search",))
         self._now = WebShopSnapshot(shop, goal, state, observation, 0.0, False)
         return observation
 

@@ -132,8 +132,8 @@ class _Drawer:
         }
 
     def near_miss(self, wanted: dict[str, Any]) -> dict[str, Any]:
-        """A product that is like `wanted` but for one thing."""
-        other = {**wanted, "options": {name: self._some(OPTIONS[name]) for name in self._names}}
+        """A product that is like `wanted` but for one thing: the query that finds the one finds the other."""
+        other = {**wanted, "options": {name: self._shuffled(values) for name, values in wanted["options"].items()}}
         miss = self._random.choice(_NEAR_MISSES)
         if miss == "options" and self._names:
             name = self._names[0]
@@ -145,6 +145,9 @@ class _Drawer:
             instead = self._random.choice([a for a in ATTRIBUTES if a not in wanted["attributes"]])
             other["attributes"] = tuple(sorted([kept, instead]))
         return other
+
+    def _shuffled(self, values: Any) -> tuple[str, ...]:
+        return tuple(self._random.sample(values, len(values)))
 
     def _some(self, values: Any) -> tuple[str, ...]:
         return tuple(self._random.sample(values, min(self._values, len(values))))

@@ -120,7 +120,7 @@ def test_a_tagger_finds_nouns_of_new_titles(shop, monkeypatch):
 def test_by_name():
     options = SimpleNamespace(
         name="webshop", source="generated", ranking="lucene", goal_kind="synthetic", split_by="goal", products=5,
-        options=1, values=2, distractors=1,
+        option_names=1, option_values=2, distractors=1,
     )  # fmt: skip
     world, wording = make_world(options)
     assert world.name == "webshop (generated, 5 products, 1 options, 1 distractors, lucene)"
