@@ -44,7 +44,8 @@ def annotate(
 def _reports(teacher: Teacher, trajectories: Sequence[Trajectory], wanted: Annotation, seed: int) -> list[Report]:
     answers = [teacher.reports(trajectories, **question) for question in questions(wanted)]
     if wanted.turns == "random":
-        return _random_turns(*answers, seed)
+        every, named = answers
+        return _random_turns(every, named, seed)
     return answers[0] if answers else [Report()] * len(trajectories)
 
 

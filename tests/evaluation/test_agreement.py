@@ -19,7 +19,7 @@ class Marks:
     """Names "grab" at given turns of every trajectory."""
 
     def __init__(self, *turns: int):
-        self.turns, self.outcomes = turns, {}
+        self.turns, self.outcomes, self.concurrency = turns, {}, 1
 
     def check(self):
         raise AssertionError("nothing is asked here")

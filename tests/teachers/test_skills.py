@@ -56,7 +56,7 @@ class Writer:
     """Writes the lessons it is told to."""
 
     def __init__(self, lessons):
-        self.lessons, self.outcomes = lessons, {}
+        self.lessons, self.outcomes, self.concurrency = lessons, {}, 1
 
     def check(self):
         raise AssertionError("nothing is asked here")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,20 @@ def read(path: Path) -> Any:
             return json.load(file)
     except (ValueError, EOFError, gzip.BadGzipFile) as error:
         raise CatalogueError(f"{path} cannot be read as JSON ({error}); download it again") from error
+
+
+def pieces(path: Path) -> Iterator[str]:
+    """The text of a file, a megabyte at a time, gunzipped if its name ends in .gz.
+
+    Raises:
+        CatalogueError: it is no text, or a broken archive.
+    """
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+            while piece := file.read(1 << 20):
+                yield piece
+    except (ValueError, EOFError, gzip.BadGzipFile) as error:
+        raise CatalogueError(f"{path} cannot be read as text ({error}); download it again") from error
 
 
 def _either(directory: Path, name: str) -> Path | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
@@ -56,7 +56,7 @@ class Goal:
     request: str
 
 
-def synthetic_goals(products: Sequence[Product], made: Mapping[str, Any], *, seed: int = 0) -> list[Goal]:
+def synthetic_goals(products: Iterable[Product], made: Mapping[str, Any], *, seed: int = 0) -> list[Goal]:
     """WebShop's goals made by a template: every instruction with every combination of options, shuffled.
 
     Args:

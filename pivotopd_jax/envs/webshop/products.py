@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from random import Random
@@ -66,14 +66,21 @@ def read_products(rows: Sequence[Mapping[str, Any]], attributes: Mapping[str, An
     Raises:
         CatalogueError: a row lacks a field, or its price cannot be read.
     """
-    found: dict[str, Product] = {}
+    return list(iterate_products(rows, attributes, seed=seed))
+
+
+def iterate_products(
+    rows: Iterable[Mapping[str, Any]], attributes: Mapping[str, Any], *, seed: int = 0
+) -> Iterator[Product]:
+    """As `read_products`, one after the other."""
+    found: set[str] = set()
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping) or not isinstance(row.get("asin"), str):
             raise CatalogueError(f"item {number}: expected an object with a text 'asin', got {str(row)[:80]!r}")
         asin = row["asin"]
         if asin != "nan" and len(asin) <= LONGEST_ASIN and asin not in found:
-            found[asin] = _product(row, attributes.get(asin) or {}, seed)
-    return list(found.values())
+            found.add(asin)
+            yield _product(row, attributes.get(asin) or {}, seed)
 
 
 def _product(row: Mapping[str, Any], known: Mapping[str, Any], seed: int) -> Product:

@@ -88,12 +88,21 @@ class Prospects:
     def _limits(self) -> Iterable[tuple[float, int, float, int, bool]]:
         """(reward if all options could be met, position, its parts) of each product."""
         goal, shop = self.goal, self.shop
-        wanted, having = shop.wanted_nouns(goal), [shop.having(attribute) for attribute in goal.attributes]
-        for position, product in enumerate(shop.products):
+        wanted = shop.wanted_nouns(goal)
+        for position in self._considered():
+            product = shop.products[position]
             factor = type_factor(goal, product, shop.nouns(position), wanted)
-            attributes = sum(position in products for products in having)
+            attributes = sum(shop.has(position, attribute) for attribute in goal.attributes)
             price = product.price <= goal.price_upper
             yield total(goal, factor, attributes, len(goal.options), price), position, factor, attributes, price
+
+    def _considered(self) -> Iterable[int]:
+        """All products; in a large shop those that the goal's own product and the customer's words lead to."""
+        if not self.shop.large:
+            return range(len(self.shop.products))
+        own = self.shop.position(self.goal.asin)
+        queries = queries_for(self.goal, self.shop.products[own])
+        return sorted({own, *(hit for query in queries for hit in self.shop.index.search(query))})
 
     def _findable(self, position: int) -> bool:
         return self.query_for(position) is not None

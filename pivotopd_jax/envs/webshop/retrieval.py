@@ -7,10 +7,14 @@ this project reproduces (k1 1.5, b 0.75; title, description, category, bullets a
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -67,59 +71,136 @@ def one_byte_length(length: int) -> int:
     return 24 + (excess >> shift << shift)
 
 
+class _Arrays(NamedTuple):
+    """Where each term occurs.
+
+    Attributes:
+        keys: `[terms]` uint64, ascending, see `term_key`.
+        starts: `[terms + 1]` int64, where the postings of each begin.
+        documents: `[postings]` int32, ascending for each term.
+        saturations: `[postings]` float32, term counts times the documents' length norms.
+        order: `[documents]` int32, the position of each in the catalogue.
+    """
+
+    keys: np.ndarray
+    starts: np.ndarray
+    documents: np.ndarray
+    saturations: np.ndarray
+    order: np.ndarray
+
+
 class Index:
-    """An inverted index; read only, so one may serve many episodes.
+    """An inverted index; read only, so one may serve many episodes, and, kept in files, many processes.
 
     Attributes:
         ranking: how it ranks.
     """
 
-    def __init__(self, products: Sequence[Product], ranking: str = "lucene") -> None:
+    def __init__(self, products: Iterable[Product], ranking: str = "lucene") -> None:
         """Indexes `products`.
 
         Raises:
             ValueError: `ranking` is not one of `RANKINGS`.
         """
-        if ranking not in RANKINGS:
-            raise ValueError(f"ranking {ranking!r} is not known; choose one of {', '.join(RANKINGS)}")
-        self.ranking = RANKINGS[ranking]
-        # Documents are numbered by identifier, so that a stable sort breaks ties by it.
-        self._order = sorted(range(len(products)), key=lambda i: products[i].asin)
-        counts = [Counter(terms(self.ranking.document(products[i]))) for i in self._order]
-        self._norms = self._length_norms([count.total() for count in counts])
-        self._fill(counts)
+        self._use(ranking, _invert(products, ranking_named(ranking)))
+
+    @classmethod
+    def load(cls, directory: Path, ranking: str) -> Index:
+        """The index that `save` wrote, mapped into memory: processes share its pages."""
+        index = cls.__new__(cls)
+        index._use(ranking, _Arrays(*(np.load(directory / f"{name}.npy", mmap_mode="r") for name in _Arrays._fields)))
+        return index
+
+    def save(self, directory: Path) -> None:
+        """Writes the index, an array a file."""
+        for name, content in self._arrays._asdict().items():
+            np.save(directory / f"{name}.npy", content)
+
+    def _use(self, ranking: str, arrays: _Arrays) -> None:
+        self.ranking, self._arrays = ranking_named(ranking), arrays
         self.search: Callable[[str], tuple[int, ...]] = lru_cache(maxsize=4096)(self._search)
-
-    def _length_norms(self, lengths: Sequence[int]) -> np.ndarray:
-        """1 / (k1 · (1 − b + b · length / mean length)) per document, `[documents]` float32."""
-        k1, b, mean = np.float32(self.ranking.k1), np.float32(self.ranking.b), np.float32(np.mean(lengths or [1]))
-        kept = [one_byte_length(n) for n in lengths] if self.ranking.coarse_lengths else lengths
-        ratio = np.asarray(kept, np.float32) / max(mean, np.float32(1))
-        return np.float32(1) / (k1 * ((np.float32(1) - b) + b * ratio))
-
-    def _fill(self, counts: Iterable[Counter[str]]) -> None:
-        postings: dict[str, tuple[list[int], list[int]]] = {}
-        for document, count in enumerate(counts):
-            for term, times in count.items():
-                documents, frequencies = postings.setdefault(term, ([], []))
-                documents.append(document)
-                frequencies.append(times)
-        self._postings = {
-            term: (np.asarray(documents, np.int32), np.asarray(frequencies, np.float32) * self._norms[documents])
-            for term, (documents, frequencies) in postings.items()
-        }
 
     def _search(self, query: str) -> tuple[int, ...]:
         """Positions of the best products, at most `MAX_HITS`; any text is only words here."""
-        scores = np.zeros(len(self._order))
+        scores = np.zeros(len(self._arrays.order))
         for term, times in Counter(terms(query)).items():
-            if term in self._postings:
-                documents, saturation = self._postings[term]
-                weight = np.float32(times * self._inverse_document_frequency(len(documents)))
-                scores[documents] += weight - weight / (np.float32(1) + saturation)
-        hits = np.flatnonzero(scores)
-        best = hits[np.argsort(-scores[hits].astype(np.float32), kind="stable")[:MAX_HITS]]
-        return tuple(self._order[i] for i in best)
+            start, end = self._postings(term)
+            if start < end:
+                weight = np.float32(times * self._inverse_document_frequency(end - start))
+                saturation = self._arrays.saturations[start:end]
+                scores[self._arrays.documents[start:end]] += weight - weight / (np.float32(1) + saturation)
+        return tuple(int(self._arrays.order[i]) for i in _best(scores))
+
+    def _postings(self, term: str) -> tuple[int, int]:
+        """Where the postings of a term begin and end; nowhere if no document holds it."""
+        key = term_key(term)
+        place = int(np.searchsorted(self._arrays.keys, key))
+        if place == len(self._arrays.keys) or self._arrays.keys[place] != key:
+            return 0, 0
+        return int(self._arrays.starts[place]), int(self._arrays.starts[place + 1])
 
     def _inverse_document_frequency(self, documents: int) -> np.float32:
-        return np.float32(np.log1p((len(self._order) - documents + 0.5) / (documents + 0.5)))
+        return np.float32(np.log1p((len(self._arrays.order) - documents + 0.5) / (documents + 0.5)))
+
+
+def ranking_named(name: str) -> Ranking:
+    """One of `RANKINGS`.
+
+    Raises:
+        ValueError: there is none of that name.
+    """
+    if name not in RANKINGS:
+        raise ValueError(f"ranking {name!r} is not known; choose one of {', '.join(RANKINGS)}")
+    return RANKINGS[name]
+
+
+def term_key(term: str) -> np.uint64:
+    """The first eight bytes of a hash. Among a million terms the chance that two share one is 3 in 10⁸."""
+    return np.uint64(int.from_bytes(blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest()))
+
+
+def _best(scores: np.ndarray) -> np.ndarray:
+    """Documents by score, best first, at most `MAX_HITS`; equal ones in the order of their numbers."""
+    hits = np.flatnonzero(scores)
+    found = scores[hits].astype(np.float32)
+    if len(hits) > MAX_HITS:
+        good = found >= np.partition(found, -MAX_HITS)[-MAX_HITS]
+        hits, found = hits[good], found[good]
+    return hits[np.argsort(-found, kind="stable")[:MAX_HITS]]
+
+
+def _invert(products: Iterable[Product], ranking: Ranking) -> _Arrays:
+    """The arrays of an index of `products`, which are gone through once."""
+    vocabulary: dict[str, int] = {}
+    asins, lengths = [], array("l")
+    document_ids, term_ids, frequencies = array("i"), array("i"), array("f")
+    for position, product in enumerate(products):
+        count = Counter(terms(ranking.document(product)))
+        asins.append(product.asin)
+        lengths.append(count.total())
+        document_ids.extend([position] * len(count))
+        term_ids.extend(vocabulary.setdefault(term, len(vocabulary)) for term in count)
+        frequencies.extend(count.values())
+    # Documents are numbered by identifier, so that a stable sort breaks ties by it.
+    order = np.asarray(sorted(range(len(asins)), key=asins.__getitem__), np.int32)
+    number = np.empty_like(order)
+    number[order] = np.arange(len(order), dtype=np.int32)
+    norms = _length_norms(np.asarray(lengths)[order], ranking)
+    documents, keys = number[np.asarray(document_ids, np.int32)], np.asarray([term_key(t) for t in vocabulary], "u8")
+    by_key = np.argsort(keys)
+    rank = np.empty_like(by_key)
+    rank[by_key] = np.arange(len(by_key))
+    places = rank[np.asarray(term_ids, np.int32)]
+    sorting = np.lexsort((documents, places))
+    starts = np.concatenate([[0], np.cumsum(np.bincount(places, minlength=len(keys)))]).astype(np.int64)
+    saturations = np.asarray(frequencies, np.float32) * norms[documents]
+    return _Arrays(keys[by_key], starts, documents[sorting], saturations[sorting], order)
+
+
+def _length_norms(lengths: np.ndarray, ranking: Ranking) -> np.ndarray:
+    """1 / (k1 · (1 − b + b · length / mean length)) per document, `[documents]` float32."""
+    k1, b = np.float32(ranking.k1), np.float32(ranking.b)
+    mean = np.float32(lengths.mean() if len(lengths) else 1)
+    kept = [one_byte_length(int(n)) for n in lengths] if ranking.coarse_lengths else lengths
+    ratio = np.asarray(kept, np.float32) / max(mean, np.float32(1))
+    return np.float32(1) / (k1 * ((np.float32(1) - b) + b * ratio))

@@ -121,7 +121,7 @@ class WebShop:
 
     def _real(self, split: str) -> Sequence[Task]:
         place = shop.load_shop(self._directory, self._ranking, self._seed)
-        wanted = self._frozen(shop.load_goals(self._directory, self._goal_kind, self._seed))
+        wanted = self._frozen(shop.load_goals(self._directory, self._goal_kind, self._seed, self._ranking))
         numbers = _SPLITTERS[self._split_by](wanted, split)
         return tuple(Task(f"webshop-{number}", KIND, Errand(place, wanted[number])) for number in numbers)
 
