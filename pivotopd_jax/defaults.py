@@ -56,6 +56,7 @@ def paper() -> Any:
     c.knobs.recovery_depth = 2  # K, recovery turns after a pivotal turn
     c.knobs.recovery_limit = 64  # pivotal turns followed up a step
     c.knobs.recovery_mode = "clipped_advantage"  # or "exact_forward_kl", "reverse_kl"
+    c.knobs.reward_weight = 1.0  # pivotopd and its variants: of A_RL
     c.knobs.recovery_weight = 1.0
     c.knobs.recovery_clip = 5.0  # δ, nats
     c.knobs.preventive_weight = 0.001

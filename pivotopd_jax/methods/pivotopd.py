@@ -174,7 +174,7 @@ def _recovery(knobs: Any, mode: str) -> dict[str, Any]:
 
 def _shape(knobs: Any, mode: str, **fixed: float) -> Any:
     weights = {
-        "reward_weight": 1.0,
+        "reward_weight": knobs.reward_weight,
         "preventive_weight": knobs.preventive_weight,
         "lesson_weight": knobs.lesson_weight,
         "recovery_weight": 0.0 if _mode(mode).exact else knobs.recovery_weight,

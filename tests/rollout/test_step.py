@@ -31,7 +31,7 @@ KNOBS = ConfigDict(
     {
         "normalization": "mean_std", "max_actions": 5, "recovery_depth": 1, "recovery_limit": 64,
         "recovery_mode": "clipped_advantage", "recovery_weight": 1.0, "recovery_clip": 5.0,
-        "preventive_weight": 0.5, "lesson_weight": 0.0, "step_weight": 0.5, "discount": 0.5,
+        "preventive_weight": 0.5, "lesson_weight": 0.0, "step_weight": 0.5, "discount": 0.5, "reward_weight": 1.0,
     }
 )  # fmt: skip
 LENGTH = 256

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
@@ -72,7 +72,7 @@ class StoredProducts(Sequence[Product]):
 
 
 def store(
-    directory: Path, rows: Iterator[Mapping[str, Any]], attributes: Mapping[str, Any], ranking: str, *, seed: int
+    directory: Path, rows: Iterable[Mapping[str, Any]], attributes: Mapping[str, Any], ranking: str, *, seed: int
 ) -> None:
     """Makes `directory`, whole or not at all: products, their index, and the synthetic goals in WebShop's order.
 
@@ -112,7 +112,7 @@ def _write_products(directory: Path, products: Iterator[Product]) -> None:
     np.save(directory / PLACES, places.astype(np.int32))
 
 
-def stream_rows(text: Iterator[str]) -> Iterator[Mapping[str, Any]]:
+def stream_rows(text: Iterable[str]) -> Iterator[Mapping[str, Any]]:
     """The objects of one JSON list, read piece by piece: the full item file is five gigabytes.
 
     Args:

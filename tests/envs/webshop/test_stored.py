@@ -23,7 +23,7 @@ ROWS = [OAK, PINE, MUG, OAK, {**MUG, "asin": "nan"}]
 
 @pytest.fixture
 def kept(tmp_path):
-    store(tmp_path / "kept", iter(ROWS), ATTRIBUTES, "lucene", seed=3)
+    store(tmp_path / "kept", ROWS, ATTRIBUTES, "lucene", seed=3)
     return tmp_path / "kept"
 
 
@@ -44,14 +44,14 @@ def test_products_goals_and_searches_are_those_of_the_files(kept):
 
 def test_a_catalogue_is_whole_or_not_there(tmp_path):
     with pytest.raises(CatalogueError, match="no field 'small_description'"):
-        store(tmp_path / "kept", iter([OAK, {"asin": "B"}]), ATTRIBUTES, "lucene", seed=0)
+        store(tmp_path / "kept", [OAK, {"asin": "B"}], ATTRIBUTES, "lucene", seed=0)
     with pytest.raises(CatalogueError, match="holds no product"):
-        store(tmp_path / "kept", iter([]), ATTRIBUTES, "lucene", seed=0)
+        store(tmp_path / "kept", [], ATTRIBUTES, "lucene", seed=0)
     assert list(tmp_path.iterdir()) == []
 
 
 def _store(directory: Path) -> None:
-    store(directory, iter(ROWS), ATTRIBUTES, "lucene", seed=3)
+    store(directory, ROWS, ATTRIBUTES, "lucene", seed=3)
 
 
 def test_two_processes_may_make_it_at_once(tmp_path):
