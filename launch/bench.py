@@ -1,8 +1,10 @@
-"""Measures how fast things are: `bench.py --suite=envs [--data=DIR] [--webshop=DIR]`; prints JSON, last line complete.
+"""Measures how fast things are: `bench.py --suite=NAME [--data=DIR] [--webshop=DIR]`; prints JSON, last line complete.
 
 --suite=envs: ALFWorld and WebShop on one core: steps a second of a random policy (lists of admissible actions
 included), snapshot and restore in microseconds, L(s) in milliseconds from the start of held-out tasks and from recorded
 states amid ALFWorld games; new searches a second, and megabytes that loading the catalogue takes.
+--suite=catalogue: a synthetic WebShop catalogue of the full size: seconds to make it, new searches a second, megabytes
+that a process has to itself.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import sys
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--suite", choices=["envs"], required=True)
+    parser.add_argument("--suite", choices=["envs", "catalogue"], required=True)
     parser.add_argument(
         "--data", default=os.environ.get("ALFWORLD_DATA"), help="real ALFWorld games ($ALFWORLD_DATA); else generated"
     )
@@ -23,11 +25,16 @@ def main() -> int:
         "--webshop", default=os.environ.get("WEBSHOP_DATA"), help="WebShop's own files ($WEBSHOP_DATA); else generated"
     )
     parser.add_argument("--seconds", type=float, default=5.0, help="how long the random policy plays")
+    parser.add_argument("--products", type=int, default=1_181_436, help="size of the synthetic catalogue")
     arguments = parser.parse_args()
+    from pivotopd_jax.evaluation.bench_catalogue import bench_catalogue
     from pivotopd_jax.evaluation.bench_envs import bench_alfworld
     from pivotopd_jax.evaluation.bench_webshop import bench_webshop
 
     try:
+        if arguments.suite == "catalogue":
+            print(json.dumps({"catalogue": bench_catalogue(arguments.products)}))
+            return 0
         alfworld = bench_alfworld(arguments.data, arguments.seconds)
         print(json.dumps({"alfworld": alfworld, "webshop": bench_webshop(arguments.webshop, arguments.seconds)}))
     except (OSError, ValueError) as error:

@@ -29,8 +29,8 @@ from pivotopd_jax.train import evaluate_run, train, train_step
 PROJECT = Path(__file__).resolve().parents[1]
 
 
-def load_config(preset: str) -> Any:
-    spec = importlib.util.spec_from_file_location("alfworld_config", PROJECT / "configs" / "alfworld.py")
+def load_config(preset: str, world: str = "alfworld") -> Any:
+    spec = importlib.util.spec_from_file_location(f"{world}_config", PROJECT / "configs" / f"{world}.py")
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -39,7 +39,11 @@ def load_config(preset: str) -> Any:
 
 
 def tiny_config(method: str = "pivotopd", steps: int = 2) -> Any:
-    c = load_config("mini")
+    return shrink(load_config("mini"), method, steps)
+
+
+def shrink(c: Any, method: str, steps: int) -> Any:
+    """A mini configuration at the smallest size."""
     c.method, c.steps, c.tasks_per_step, c.rollouts, c.max_turns = method, steps, 2, 2, 5
     c.sampler.slots = 8
     c.ppo.mini_batch = 4
