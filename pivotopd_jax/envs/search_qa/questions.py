@@ -76,7 +76,7 @@ def in_split(questions: Iterable[Question], split: str) -> list[Question]:
 
 def held_out(text: str) -> str:
     """The split of what is asked in `text`, the same in every process."""
-    digest = hashlib.sha256(text.encode()).digest()
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).digest()
     return {0: "test", 1: "validation"}.get(digest[0] % 10, "train")
 
 
@@ -119,9 +119,9 @@ def _upstream_golds(row: dict[str, Any]) -> list[Any]:
 
 def _listed(value: Any) -> list[Any]:
     """A list, whatever kind of sequence a reader of parquet made of it; one text is a list of one."""
-    if value is None or isinstance(value, dict):
-        return []
-    return [value] if isinstance(value, str | int) else list(value)
+    if isinstance(value, str | int):
+        return [value]
+    return list(value) if isinstance(value, Iterable) and not isinstance(value, Mapping) else []
 
 
 def _support(id: Any, where: str, passages: Mapping[str, Passage] | None) -> Passage:

@@ -1,0 +1,60 @@
+"""Passages and lines of files: read, and refused with one message."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+
+from pivotopd_jax.envs.search_qa.data_files import DataError, read_lines
+from pivotopd_jax.envs.search_qa.passages import Passage, make_passage, read_passages
+
+GOOD = '{"id": "1", "contents": "\\"A B\\"\\nc d"}\n'
+
+
+def test_a_passage(tmp_path):
+    path = tmp_path / "c.jsonl"
+    path.write_text(GOOD + "\n" + '{"id": 2, "contents": "no title line", "source": "x"}')
+    first, second = read_passages(path)
+    assert (first, first.title, first.text) == (make_passage("1", "A B", "c d"), "A B", "c d")
+    assert (second, second.title, second.text) == (Passage("2", "no title line"), "no title line", "")
+
+
+def test_gzipped(tmp_path):
+    path = tmp_path / "c.jsonl.gz"
+    path.write_bytes(gzip.compress(GOOD.encode()))
+    assert [passage.id for passage in read_passages(path)] == ["1"]
+    path.write_bytes(gzip.compress((GOOD * 1000).encode())[:-20])
+    with pytest.raises(DataError, match=r"c.jsonl.gz is damaged \(.*\); download it again"):
+        list(read_lines(path))
+    path.write_bytes(b"not gzip")
+    with pytest.raises(DataError, match="is damaged"):
+        read_passages(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", r"c.jsonl, line 2 is not JSON \(.*\); expected one object a line"),
+        ("[1]", r"line 2 is \[1\]; expected a JSON object"),
+        ("\udcff", r"line 2 is not JSON"),
+        ("[" * 100_000, r"line 2 is not JSON"),
+        ('{"contents": "x"}', "line 2: 'id' is missing; expected a text that is not empty"),
+        ('{"id": "2", "contents": 5}', "line 2: 'contents' is 5; expected a text"),
+        ('{"id": "2", "contents": " "}', "line 2: 'contents' is ' '; expected a text"),
+        ('{"id": "1", "contents": "x"}', "line 2: the id '1' was there before; expected each passage once"),
+    ],
+)
+def test_broken_lines(tmp_path, line, message):
+    path = tmp_path / "c.jsonl"
+    path.write_text(GOOD + line, errors="surrogateescape")
+    with pytest.raises(DataError, match=message):
+        read_passages(path)
+
+
+def test_nothing_to_read(tmp_path):
+    (tmp_path / "c.jsonl").write_text("\n")
+    with pytest.raises(DataError, match="is empty; expected one passage a line"):
+        read_passages(tmp_path / "c.jsonl")
+    with pytest.raises(FileNotFoundError):
+        read_passages(tmp_path / "d.jsonl")
