@@ -8,6 +8,7 @@ a small student can learn them in minutes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -161,7 +162,7 @@ class _Drawer:
         steps = list(zip(chain, relations, chain[1:], strict=False))
         drafts = [_fact(entity, relation, target) for entity, relation, target in steps]
         for entity, relation, _ in steps:
-            drafts += [self._distractor(entity, relation, number) for number in range(distractors)]
+            drafts += self._distractors(entity, relation, distractors)
         while len(drafts) < passages:
             entity = self._entity(self._random.choice(list(RELATIONS)), 0.5)
             drafts.append(self._about(entity, self._random.choice(list(RELATIONS[entity.kind]))))
@@ -183,20 +184,32 @@ class _Drawer:
         self._used[name] = None
         return name
 
-    def _distractor(self, entity: Entity, relation: str, number: int) -> tuple[str, str]:
+    def _distractors(self, entity: Entity, relation: str, count: int) -> list[tuple[str, str]]:
         """In turn something of a similar name, and another fact.
 
         The first `top_k` − 1 have the name that is searched for; more of them would displace a passage that has that
         name only in its text.
         """
-        name = entity.spoken if number < self._top_k - 1 else entity.name
-        if number % 2 == 0:
-            suffix = SIMILAR[entity.kind] + " Junior" * (number // 2)
-            self._used[f"{name} {suffix}"] = None
-            return self._about(Entity(entity.kind, f"{name} {suffix}"), relation)
-        other = self._random.choice([r for r in RELATIONS[entity.kind] if r != relation])
-        target = self._entity(RELATIONS[entity.kind][other], 0.0)
-        return f"{other.capitalize()} of {name}", f"The {other} of {name} is {target.name}."
+        known = [other for other in RELATIONS[entity.kind] if other != relation]
+        others = self._random.sample(known, len(known))
+        drafts = []
+        for number in range(count):
+            name = entity.spoken if number < self._top_k - 1 else entity.name
+            draw = self._other if number % 2 else self._similar
+            drafts.append(draw(entity.kind, name, [relation, *others], number // 2))
+        return drafts
+
+    def _similar(self, kind: str, name: str, relations: Sequence[str], number: int) -> tuple[str, str]:
+        """The fact that is asked for, of another entity."""
+        similar = f"{name} {SIMILAR[kind]}" + " Junior" * number
+        self._used[similar] = None
+        return self._about(Entity(kind, similar), relations[0])
+
+    def _other(self, kind: str, name: str, relations: Sequence[str], number: int) -> tuple[str, str]:
+        """Another fact of the entity."""
+        relation = relations[1 + number]
+        target = self._entity(RELATIONS[kind][relation], 0.0)
+        return f"{relation.capitalize()} of {name}", f"The {relation} of {name} is {target.name}."
 
     def _about(self, entity: Entity, relation: str) -> tuple[str, str]:
         return _fact(entity, relation, self._entity(RELATIONS[entity.kind][relation], 0.0))

@@ -107,18 +107,13 @@ class HttpRetriever:
 
     def _post(self, body: dict[str, Any], asked: int, end: float) -> bytes:
         """One request; the bytes of its reply."""
-        parts, limit = urlsplit(self.url), asked * MAX_REPLY_BYTES
+        limit = asked * MAX_REPLY_BYTES
         try:
-            with _connected(parts, end) as connection:
-                path = parts.path if parts.path.strip("/") else "/retrieve"
-                connection.request("POST", path, json.dumps(body).encode(), {"Content-Type": "application/json"})
-                reply = connection.getresponse()
-                status, content = reply.status, reply.read(limit + 1)
+            status, content = _exchange(urlsplit(self.url), json.dumps(body).encode(), limit, end)
         except (OSError, HTTPException) as error:
-            late = time.monotonic() >= end
-            raise RetrieverFailure(
-                f"no reply within {self.deadline_seconds:g} s" if late else f"{type(error).__name__}: {error}"
-            ) from error
+            if isinstance(error, TimeoutError) or time.monotonic() >= end:
+                raise RetrieverFailure(f"no reply within {self.deadline_seconds:g} s") from error
+            raise RetrieverFailure(f"{type(error).__name__}: {error}") from error
         if len(content) > limit:
             raise RetrieverFailure(f"its reply is longer than {limit:,} bytes", final=True)
         if status != 200:
@@ -154,6 +149,18 @@ def _hit(item: Any) -> Hit:
 
 def _is_number(score: Any) -> TypeGuard[float]:
     return isinstance(score, int | float) and not isinstance(score, bool) and abs(score) < MAX_SCORE
+
+
+def _exchange(parts: SplitResult, body: bytes, limit: int, end: float) -> tuple[int, bytes]:
+    """Status and content of the reply to one POST; of a longer content, one byte more than `limit`."""
+    path = parts.path if parts.path.strip("/") else "/retrieve"
+    with _connected(parts, end) as connection:
+        connection.request("POST", path, body, {"Content-Type": "application/json"})
+        reply = connection.getresponse()
+        content = reply.read(limit + 1)
+    if time.monotonic() >= end:  # what was cut off does not look cut off
+        raise TimeoutError
+    return reply.status, content
 
 
 @contextmanager

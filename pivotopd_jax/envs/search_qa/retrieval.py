@@ -93,7 +93,8 @@ class StoredPassages(Sequence[Passage]):
     def __getitem__(self, index):  # type: ignore[override]
         if isinstance(index, slice):
             return [self[i] for i in range(len(self))[index]]
-        start, end = self._starts[index], self._starts[index + 1]
+        place = range(len(self))[index]
+        start, end = self._starts[place], self._starts[place + 1]
         return Passage(*json.loads(self._texts[start:end].tobytes()))
 
     @staticmethod
