@@ -25,15 +25,15 @@ def main() -> int:
         "--webshop", default=os.environ.get("WEBSHOP_DATA"), help="WebShop's own files ($WEBSHOP_DATA); else generated"
     )
     parser.add_argument("--seconds", type=float, default=5.0, help="how long the random policy plays")
-    parser.add_argument("--products", type=int, default=1_181_436, help="size of the synthetic catalogue")
+    parser.add_argument("--products", type=int, help="size of the synthetic catalogue; by default WebShop's")
     arguments = parser.parse_args()
-    from pivotopd_jax.evaluation.bench_catalogue import bench_catalogue
+    from pivotopd_jax.evaluation.bench_catalogue import FULL_SIZE, bench_catalogue
     from pivotopd_jax.evaluation.bench_envs import bench_alfworld
     from pivotopd_jax.evaluation.bench_webshop import bench_webshop
 
     try:
         if arguments.suite == "catalogue":
-            print(json.dumps({"catalogue": bench_catalogue(arguments.products)}))
+            print(json.dumps({"catalogue": bench_catalogue(arguments.products or FULL_SIZE)}))
             return 0
         alfworld = bench_alfworld(arguments.data, arguments.seconds)
         print(json.dumps({"alfworld": alfworld, "webshop": bench_webshop(arguments.webshop, arguments.seconds)}))

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,3 +27,28 @@ def write_json(path: Path, content: Any, **options: Any) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def whole_directory(directory: Path) -> Iterator[Path]:
+    """An empty directory that becomes `directory` when the block ends well, and vanishes when it does not.
+
+    Of several processes that make the same one at once, the first one stands.
+    """
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f"{directory.name}.", dir=directory.parent))
+    try:
+        yield unfinished
+        unfinished.chmod(0o755)
+        try:
+            unfinished.rename(directory)
+        except OSError:
+            if not directory.is_dir():
+                raise
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def user_cache() -> Path:
+    """Where things that can be made again are kept: below the user's own cache, which $XDG_CACHE_HOME moves."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pivotopd_jax"

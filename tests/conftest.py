@@ -73,6 +73,12 @@ def webshop_data() -> Path:
 
 
 @pytest.fixture(scope="session")
+def search_qa_data() -> Path:
+    """Passages and questions of search-based question answering."""
+    return real_data("SEARCHQA_DATA", "search_qa")
+
+
+@pytest.fixture(scope="session")
 def qwen3_tokenizer_data() -> Path:
     """Qwen3's tokenizer: tokenizer.json.xz and tokenizer_config.json."""
     return real_data("QWEN3_TOKENIZER", "qwen3_tokenizer")

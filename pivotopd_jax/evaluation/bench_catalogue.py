@@ -20,17 +20,17 @@ FULL_SIZE = 1_181_436
 VOCABULARY = 60_000
 SEARCHES = 300
 
-# What a process has to itself: pages of mapped files are shared by all.
+# What a process has to itself: pages of mapped files belong to the machine, however few processes map them.
 _PROCESS = """
 import json, sys, time
 from pathlib import Path
 from pivotopd_jax.envs.webshop.retrieval import Index
 from pivotopd_jax.envs.webshop.shop import Shop
 from pivotopd_jax.envs.webshop.stored import StoredProducts
-def private_megabytes():
+def own_megabytes():
     with open("/proc/self/smaps_rollup") as file:
-        return sum(int(line.split()[1]) for line in file if line.startswith("Private_")) / 1024
-before = private_megabytes()
+        return sum(int(line.split()[1]) for line in file if line.startswith("Anonymous:")) / 1024
+before = own_megabytes()
 directory, queries = Path(sys.argv[1]), json.loads(sys.argv[2])
 products, index = StoredProducts(directory), Index.load(directory, "lucene")
 [index.search(query) for query in queries[:20]]
@@ -39,7 +39,7 @@ found = [index.search(query) for query in queries]
 seconds = time.perf_counter() - start
 for hits in found:
     [products[position].title for position in hits[:10]]
-print(json.dumps([private_megabytes() - before, len(queries) / seconds, sum(map(bool, found))]))
+print(json.dumps([own_megabytes() - before, len(queries) / seconds, sum(map(bool, found))]))
 """
 
 

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
 import openai
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+from pivotopd_jax.background import wait_for
 
 MAX_WORDS = 300
 
@@ -97,7 +98,7 @@ class Server:
         Returns:
             For each call the JSON that came back, or its `CallFailed`; nothing is raised for a call that fails.
         """
-        return asyncio.run_coroutine_threadsafe(self._send(calls, arrived), _loop()).result() if calls else []
+        return wait_for(self._send(calls, arrived)) if calls else []
 
     async def _send(self, calls: Sequence[Call], arrived: Callable[[int, Any], None] | None) -> list[Any]:
         async def told(index: int, call: Call) -> Any:
@@ -189,11 +190,3 @@ def _read_json(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         raise CallFailed("garbled", f"a body of {len(text)} characters is not JSON") from None
-
-
-@cache
-def _loop() -> asyncio.AbstractEventLoop:
-    """The event loop of all servers: in a thread of its own, so that many threads, and notebooks, can send."""
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="teacher-calls", daemon=True).start()
-    return loop

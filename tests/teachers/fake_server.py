@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from background_server import running
+
 CHAT, COMPLETIONS, MODELS, TOKENIZE = "/v1/chat/completions", "/v1/completions", "/v1/models", "/tokenize"
 
 
@@ -165,12 +167,8 @@ def serving(fake: FakeServer, port: int = 0) -> Iterator[FakeServer]:
     handler = _handler(fake)
     server = _Server(("127.0.0.1", port), handler)
     fake.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
-        yield fake
-    finally:
-        handler.stopping.set()  # type: ignore[attr-defined]
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with running(server):
+        try:
+            yield fake
+        finally:
+            handler.stopping.set()  # type: ignore[attr-defined]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from toy_student import Scripted
 
 from pivotopd_jax.rollout.collect import fresh_starts, play
 from pivotopd_jax.run import make_teacher
-from pivotopd_jax.sampling.policy import Sample
 from pivotopd_jax.teachers.protocol import Remark, Report, Situation, TeacherFailure
 from pivotopd_jax.teachers.self_teacher import SelfTeacher, WritingSelfTeacher
 
@@ -77,7 +76,10 @@ REPORT = """```json
 class Writer(Scripted):
     """A scripted student with room for long words."""
 
-    max_new, params = 64, "old"
+    max_new, params, ended = 64, "old", True
+
+    def sample(self, requests, *, temperature):
+        return [replace(sample, ended=self.ended) for sample in super().sample(requests, temperature=temperature)]
 
     def load(self, params):
         self.params = params
@@ -116,8 +118,9 @@ def test_an_answer_that_is_cut_or_a_question_that_is_too_long_counts_for_nothing
     situation = Situation(walked.final, walked.turns, walked.final_snapshot)
     assert teacher.recovery_actions([situation]) == [None]
     assert teacher.outcomes == {"recovery/too_long": 1}
-    cut = writing(toy, [])
-    cut.writer.sample = lambda requests, temperature: [Sample(np.asarray([1], np.int32), np.zeros(1), False)]  # type: ignore
+    cut = writing(toy, ["<action>left</action>"])
+    writer: Any = cut.writer
+    writer.ended = False
     assert cut.recovery_actions([situation]) == [None]
     assert cut.outcomes == {"recovery/unreadable": 1}
 

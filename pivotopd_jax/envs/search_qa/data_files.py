@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from pivotopd_jax.envs.real_data import named_directory
 
 VARIABLE = "SEARCHQA_DATA"
 CORPUS = ("corpus.jsonl", "corpus.jsonl.gz")
@@ -34,18 +35,8 @@ class SearchFiles:
 
 
 def data_directory() -> Path:
-    """The directory that the environment variable names.
-
-    Raises:
-        FileNotFoundError: the variable is not set, or not to a directory.
-    """
-    value = os.environ.get(VARIABLE, "")
-    if not value or not Path(value).is_dir():
-        raise FileNotFoundError(
-            f"{VARIABLE}={value!r} is not a directory; set it to the folder with {CORPUS[0]} and {QUESTIONS[0]}, name "
-            "that folder as the source, or use the source 'generated', which needs no data"
-        )
-    return Path(value)
+    """The directory that $SEARCHQA_DATA names; see `real_data.named_directory`."""
+    return named_directory(VARIABLE, f"{CORPUS[0]} and {QUESTIONS[0]}")
 
 
 def find(directory: Path, *, need_corpus: bool) -> SearchFiles:

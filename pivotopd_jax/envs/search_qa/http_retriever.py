@@ -5,20 +5,19 @@ What a server sends is untrusted: nothing is kept of a reply that is not exactly
 
 from __future__ import annotations
 
+import asyncio
 import json
-import socket
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, Literal, TypeGuard
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
+import httpx
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, stop_before_delay, wait_random_exponential
 
+from pivotopd_jax.background import wait_for
 from pivotopd_jax.envs.search_qa.passages import Passage
 from pivotopd_jax.envs.search_qa.retrieval import Hit
 
@@ -109,10 +108,10 @@ class HttpRetriever:
         """One request; the bytes of its reply."""
         limit = asked * MAX_REPLY_BYTES
         try:
-            status, content = _exchange(urlsplit(self.url), json.dumps(body).encode(), limit, end)
-        except (OSError, HTTPException) as error:
-            if isinstance(error, TimeoutError) or time.monotonic() >= end:
-                raise RetrieverFailure(f"no reply within {self.deadline_seconds:g} s") from error
+            status, content = wait_for(self._exchange(json.dumps(body), limit, end - time.monotonic()))
+        except TimeoutError as error:
+            raise RetrieverFailure(f"no reply within {self.deadline_seconds:g} s") from error
+        except httpx.HTTPError as error:
             raise RetrieverFailure(f"{type(error).__name__}: {error}") from error
         if len(content) > limit:
             raise RetrieverFailure(f"its reply is longer than {limit:,} bytes", final=True)
@@ -120,6 +119,23 @@ class HttpRetriever:
             words = content[:200].decode(errors="replace")
             raise RetrieverFailure(f"status {status}, {words!r}", final=status < 500 and status != 429)
         return content
+
+    async def _exchange(self, body: str, limit: int, seconds: float) -> tuple[int, bytes]:
+        """Status and content of the reply to one POST; of a longer content, some bytes more than `limit`."""
+        parts = urlsplit(self.url)
+        url = self.url if parts.path.strip("/") else f"{parts.scheme}://{parts.netloc}/retrieve"
+        headers, content = {"Content-Type": "application/json"}, bytearray()
+        # httpx's own timeouts are between bytes: a server that sends one now and then would outlast them.
+        async with asyncio.timeout(seconds), self._client.stream("POST", url, content=body, headers=headers) as reply:
+            async for piece in reply.aiter_bytes():
+                content += piece
+                if len(content) > limit:
+                    break
+        return reply.status_code, bytes(content)
+
+    @cached_property
+    def _client(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(timeout=None)
 
 
 def read_reply(content: bytes, asked: int, k: int) -> list[list[Hit]]:
@@ -149,45 +165,6 @@ def _hit(item: Any) -> Hit:
 
 def _is_number(score: Any) -> TypeGuard[float]:
     return isinstance(score, int | float) and not isinstance(score, bool) and abs(score) < MAX_SCORE
-
-
-def _exchange(parts: SplitResult, body: bytes, limit: int, end: float) -> tuple[int, bytes]:
-    """Status and content of the reply to one POST; of a longer content, one byte more than `limit`."""
-    path = parts.path if parts.path.strip("/") else "/retrieve"
-    with _connected(parts, end) as connection:
-        connection.request("POST", path, body, {"Content-Type": "application/json"})
-        reply = connection.getresponse()
-        content = reply.read(limit + 1)
-    if time.monotonic() >= end:  # what was cut off does not look cut off
-        raise TimeoutError
-    return reply.status, content
-
-
-@contextmanager
-def _connected(parts: SplitResult, end: float) -> Iterator[HTTPConnection]:
-    """A connection that is cut at `end`: a server that sends a byte now and then would outlast any socket timeout."""
-    left = end - time.monotonic()
-    if left <= 0:
-        raise TimeoutError
-    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    connection = kind(str(parts.hostname), parts.port, timeout=left)
-    timer = None
-    try:
-        connection.connect()
-        # The connection itself lets go of its socket once a reply has begun.
-        timer = threading.Timer(end - time.monotonic(), _cut, [connection.sock])
-        timer.daemon = True
-        timer.start()
-        yield connection
-    finally:
-        if timer is not None:
-            timer.cancel()
-        connection.close()
-
-
-def _cut(connected: socket.socket) -> None:
-    with suppress(OSError):  # it was closed meanwhile
-        connected.shutdown(socket.SHUT_RDWR)
 
 
 def _check_address(url: str) -> None:

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -19,8 +16,10 @@ from typing import NamedTuple, Protocol
 import bm25s
 import numpy as np
 
+from pivotopd_jax.envs.mapped import MappedRecords, write_records
 from pivotopd_jax.envs.search_qa.data_files import DataError
 from pivotopd_jax.envs.search_qa.passages import Passage, read_passages
+from pivotopd_jax.files import user_cache, whole_directory
 
 MAX_PASSAGES = 100_000
 _FORMAT = f"1 bm25s {bm25s.__version__}"
@@ -79,32 +78,6 @@ class Bm25:
         return tuple(Hit(self._passages[i], float(scores[i])) for i in best)
 
 
-class StoredPassages(Sequence[Passage]):
-    """Passages in two mapped files: JSON texts, one after the other, and where each begins."""
-
-    def __init__(self, directory: Path) -> None:
-        """Maps what `store` wrote."""
-        self._texts = np.memmap(directory / "passages.bin", np.uint8, "r")
-        self._starts = np.load(directory / "starts.npy", mmap_mode="r")
-
-    def __len__(self) -> int:
-        return len(self._starts) - 1
-
-    def __getitem__(self, index):  # type: ignore[override]
-        if isinstance(index, slice):
-            return [self[i] for i in range(len(self))[index]]
-        place = range(len(self))[index]
-        start, end = self._starts[place], self._starts[place + 1]
-        return Passage(*json.loads(self._texts[start:end].tobytes()))
-
-    @staticmethod
-    def store(directory: Path, passages: Sequence[Passage]) -> None:
-        """Writes `passages` in the form that is mapped."""
-        texts = [json.dumps(passage).encode() for passage in passages]
-        (directory / "passages.bin").write_bytes(b"".join(texts))
-        np.save(directory / "starts.npy", np.cumsum([0, *map(len, texts)], dtype=np.int64))
-
-
 def terms(texts: Sequence[str]) -> list[list[str]]:
     """The words of each text: lower case, two letters or more, without the commonest ones of English."""
     return bm25s.tokenize(list(texts), stopwords="en", return_ids=False, show_progress=False)  # type: ignore[return-value]
@@ -115,42 +88,33 @@ def load_bm25(corpus: Path, cache: Path | None = None) -> Bm25:
 
     Args:
         corpus: .jsonl or .jsonl.gz file of passages.
-        cache: directory in which indices are kept, each under a hash of its corpus; None for `cache_directory()`.
+        cache: directory in which indices are kept, each under a hash of its corpus; None for the user's own.
 
     Raises:
         DataError: a broken corpus, or one with more than `MAX_PASSAGES` passages.
         FileNotFoundError: no such file.
     """
     digest = hashlib.sha256(corpus.read_bytes() + _FORMAT.encode()).hexdigest()
-    return _load(corpus, (cache or cache_directory()) / digest[:32])
-
-
-def cache_directory() -> Path:
-    """Where indices are kept by default: in the user's own cache, which $XDG_CACHE_HOME moves."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pivotopd_jax" / "search_qa"
+    return _load(corpus, (cache or user_cache() / "search_qa") / digest[:32])
 
 
 @lru_cache(maxsize=8)
 def _load(corpus: Path, directory: Path) -> Bm25:
     if not directory.is_dir():
         _build(read_passages(corpus), directory)
-    return Bm25(StoredPassages(directory), bm25s.BM25.load(str(directory), mmap=True, show_progress=False))
+    return Bm25(stored_passages(directory), bm25s.BM25.load(str(directory), mmap=True, show_progress=False))
+
+
+def stored_passages(directory: Path) -> MappedRecords[Passage]:
+    """The passages that were kept with an index."""
+    return MappedRecords(directory, lambda record: Passage(*json.loads(record)))
 
 
 def _build(passages: Sequence[Passage], directory: Path) -> None:
-    """Makes `directory` appear whole; of several processes that build it at once, the first one wins."""
     _check_number(len(passages))
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=f"{directory.name}.", dir=directory.parent))
-    try:
+    with whole_directory(directory) as unfinished:
         _index(passages).save(str(unfinished), show_progress=False)
-        StoredPassages.store(unfinished, passages)
-        unfinished.rename(directory)
-    except OSError:
-        if not directory.is_dir():
-            raise
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        write_records(unfinished, (json.dumps(passage).encode() for passage in passages))
 
 
 def _index(passages: Sequence[Passage]) -> bm25s.BM25:

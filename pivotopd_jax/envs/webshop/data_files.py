@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pivotopd_jax.envs.real_data import named_directory
 from pivotopd_jax.envs.webshop.products import CatalogueError
 
 VARIABLE = "WEBSHOP_DATA"
@@ -34,18 +34,8 @@ class ShopFiles:
 
 
 def data_directory() -> Path:
-    """The directory that the environment variable names.
-
-    Raises:
-        FileNotFoundError: the variable is not set, or not to a directory.
-    """
-    value = os.environ.get(VARIABLE, "")
-    if not value or not Path(value).is_dir():
-        raise FileNotFoundError(
-            f"{VARIABLE}={value!r} is not a directory; set it to the folder with {ITEMS[0]} and {ATTRIBUTES[0]}, "
-            "name that folder as the source, or use the source 'generated', which needs no data"
-        )
-    return Path(value)
+    """The directory that $WEBSHOP_DATA names; see `real_data.named_directory`."""
+    return named_directory(VARIABLE, f"{ITEMS[0]} and {ATTRIBUTES[0]}")
 
 
 def find(directory: Path) -> ShopFiles:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from hashlib import sha256
@@ -15,6 +14,7 @@ from pivotopd_jax.envs.webshop.products import Product, read_products
 from pivotopd_jax.envs.webshop.retrieval import Index, ranking_named
 from pivotopd_jax.envs.webshop.reward import Reward, has_attribute, judge
 from pivotopd_jax.envs.webshop.stored import GOALS, StoredProducts, store, stream_rows
+from pivotopd_jax.files import user_cache
 
 LARGE = 20_000
 """Products; catalogues with more are looked at through searches alone."""
@@ -157,7 +157,7 @@ def stored_catalogue(directory: Path, ranking: str, seed: int) -> Path:
     files = data_files.find(directory)
     stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in (files.items, files.attributes)]
     name = sha256(repr([stamps, ranking, seed]).encode()).hexdigest()[:16]
-    place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pivotopd_jax" / f"webshop-{name}"
+    place = user_cache() / f"webshop-{name}"
     if not place.is_dir():
         rows = stream_rows(data_files.pieces(files.items))
         store(place, rows, data_files.read(files.attributes), ranking, seed=seed)

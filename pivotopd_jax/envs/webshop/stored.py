@@ -6,56 +6,34 @@ The full catalogue holds more than a million products. Read as JSON they would t
 from __future__ import annotations
 
 import json
-import mmap
-import os
 import re
-import shutil
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
+from pivotopd_jax.envs.mapped import MappedRecords, write_records
 from pivotopd_jax.envs.webshop.goals import synthetic_goals, write_goals
 from pivotopd_jax.envs.webshop.products import CatalogueError, Product, iterate_products
 from pivotopd_jax.envs.webshop.retrieval import Index
+from pivotopd_jax.files import whole_directory
 
-PRODUCTS, OFFSETS, ASINS, PLACES, GOALS = "products.jsonl", "offsets.npy", "asins.npy", "places.npy", "goals.jsonl"
+ASINS, PLACES, GOALS = "asins.npy", "places.npy", "goals.jsonl"
 LONGEST_ITEM = 16 << 20
 """Characters; a longer one is taken for a broken file."""
 
 _NEXT = re.compile(r"[\s,]*")
 
 
-class StoredProducts(Sequence[Product]):
-    """The products of a directory that `store` made, each read when it is asked for; the latest 4096 are remembered."""
+class StoredProducts(MappedRecords[Product]):
+    """The products of a directory that `store` made."""
 
     def __init__(self, directory: Path) -> None:
-        self._offsets = np.load(directory / OFFSETS, mmap_mode="r")
+        super().__init__(directory, _read_product)
         self._asins = np.load(directory / ASINS, mmap_mode="r")
         self._places = np.load(directory / PLACES, mmap_mode="r")
-        with (directory / PRODUCTS).open("rb") as file:
-            self._lines = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self._read = lru_cache(maxsize=4096)(self._parse)
-
-    def __len__(self) -> int:
-        return len(self._offsets) - 1
-
-    @overload
-    def __getitem__(self, index: int) -> Product: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Product]: ...
-
-    def __getitem__(self, index: int | slice) -> Product | Sequence[Product]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"product {index} of {len(self)}")
-        return self._read(index % len(self))
 
     def find(self, asin: str) -> int | None:
         """Where the product with this identifier stands; None if there is none."""
@@ -63,12 +41,13 @@ class StoredProducts(Sequence[Product]):
         place = int(np.searchsorted(self._asins, key))
         return int(self._places[place]) if place < len(self) and self._asins[place] == key else None
 
-    def _parse(self, index: int) -> Product:
-        fields = json.loads(self._lines[self._offsets[index] : self._offsets[index + 1]])
-        for name in ("bullets", "attributes", "prices"):
-            fields[name] = tuple(fields[name])
-        fields["options"] = {name: tuple(values) for name, values in fields["options"].items()}
-        return Product(**fields)
+
+def _read_product(line: bytes) -> Product:
+    fields = json.loads(line)
+    for name in ("bullets", "attributes", "prices"):
+        fields[name] = tuple(fields[name])
+    fields["options"] = {name: tuple(values) for name, values in fields["options"].items()}
+    return Product(**fields)
 
 
 def store(
@@ -81,33 +60,26 @@ def store(
         rows, attributes, seed: as for `products.read_products`.
         ranking: of the index.
     """
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(dir=directory.parent, prefix=f"{directory.name}."))
-    try:
+    with whole_directory(directory) as unfinished:
         _write_products(unfinished, iterate_products(rows, attributes, seed=seed))
         products = StoredProducts(unfinished)
         Index(products, ranking).save(unfinished)
         write_goals(unfinished / GOALS, synthetic_goals(products, attributes, seed=seed))
-        unfinished.chmod(0o755)
-        os.rename(unfinished, directory)
-    except OSError:
-        if not directory.is_dir():
-            raise
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _write_products(directory: Path, products: Iterator[Product]) -> None:
-    offsets, asins = [0], []
-    with (directory / PRODUCTS).open("wb") as file:
+    asins: list[bytes] = []
+
+    def lines() -> Iterator[bytes]:
         for product in products:
-            offsets.append(offsets[-1] + file.write(json.dumps(_fields(product), ensure_ascii=False).encode() + b"\n"))
             asins.append(product.asin.encode())
+            yield json.dumps(_fields(product), ensure_ascii=False).encode() + b"\n"
+
+    write_records(directory, lines())
     if not asins:
         raise CatalogueError("the item file holds no product")
     names = np.asarray(asins)
     places = np.argsort(names, kind="stable")
-    np.save(directory / OFFSETS, np.asarray(offsets, np.int64))
     np.save(directory / ASINS, names[places])
     np.save(directory / PLACES, places.astype(np.int32))
 

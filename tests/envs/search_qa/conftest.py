@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -62,16 +61,6 @@ def directory(tmp_path) -> Path:
     ]  # fmt: skip
     (tmp_path / "questions.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     return tmp_path
-
-
-@pytest.fixture(scope="session")
-def search_qa_data() -> Path:
-    """Real passages and questions: $SEARCHQA_DATA, else shared/data/search_qa beside the project; skips without."""
-    given = os.environ.get("SEARCHQA_DATA")
-    place = Path(given) if given else Path(__file__).resolve().parents[4] / "shared" / "data" / "search_qa"
-    if not place.is_dir():
-        pytest.skip(f"no real search_qa data: {place} is not a directory (set SEARCHQA_DATA)")
-    return place
 
 
 @pytest.fixture(scope="session")

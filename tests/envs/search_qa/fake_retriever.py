@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from background_server import running
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -82,15 +84,11 @@ def serving(*answers: Answer) -> Iterator[FakeRetriever]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     fake.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
-        yield fake
-    finally:
-        stopping.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with running(server):
+        try:
+            yield fake
+        finally:
+            stopping.set()
 
 
 def item(id: Any = "1", contents: Any = '"A"\nb', score: Any = 1.5) -> dict[str, Any]:

@@ -10,10 +10,11 @@ import sys
 import numpy as np
 import pytest
 
+from pivotopd_jax.envs.mapped import MappedRecords
 from pivotopd_jax.envs.search_qa import retrieval
 from pivotopd_jax.envs.search_qa.data_files import DataError
 from pivotopd_jax.envs.search_qa.passages import Passage, make_passage
-from pivotopd_jax.envs.search_qa.retrieval import Bm25, cache_directory, load_bm25
+from pivotopd_jax.envs.search_qa.retrieval import Bm25, load_bm25, stored_passages
 
 
 def ids(index, query, k=3):
@@ -65,7 +66,7 @@ def test_built_once_and_mapped(directory, tmp_path, passages, monkeypatch):
     index = load_bm25(directory / "corpus.jsonl", cache)
     assert ids(index, "who directed red river") == ids(Bm25(passages), "who directed red river") == ["f", "x"]
     assert isinstance(index._index.scores["data"], np.memmap)
-    assert isinstance(index._passages._texts, np.memmap)  # type: ignore[attr-defined]
+    assert isinstance(index._passages, MappedRecords)
     assert list(index._passages) == list(passages)
     assert (index._passages[1:3], len(index), index._passages[-1]) == (list(passages[1:3]), 4, passages[-1])
     assert [path.stat().st_mode for path in cache.iterdir()] == [next(cache.iterdir()).stat().st_mode]
@@ -88,25 +89,17 @@ def test_the_first_of_several_builders_wins(directory, tmp_path, passages):
     retrieval._build(passages, target)
     retrieval._build(passages[:2], target)
     assert [path.name for path in target.parent.iterdir()] == ["i"]
-    assert len(retrieval.StoredPassages(target)) == 4
+    assert len(stored_passages(target)) == 4
 
 
 def test_a_failed_build_leaves_nothing(directory, tmp_path, passages, monkeypatch):
     def fail(*_):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(retrieval.StoredPassages, "store", staticmethod(fail))
+    monkeypatch.setattr(retrieval, "write_records", fail)
     with pytest.raises(OSError, match="no space left"):
         load_bm25(directory / "corpus.jsonl", tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
-
-
-def test_where_indices_are_kept(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_directory() == tmp_path / "pivotopd_jax" / "search_qa"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", "/h")
-    assert str(cache_directory()) == "/h/.cache/pivotopd_jax/search_qa"
 
 
 def test_other_processes_find_the_same(directory, tmp_path):
@@ -131,5 +124,5 @@ def test_the_real_corpus(search_qa_data, cache):
 def test_text_survives_storage(tmp_path):
     odd = [make_passage("1", 'Say "hi"', "é 木 \u2028 \ud800 </information>"), Passage("2", "plain")]
     retrieval._build(odd, tmp_path / "i")
-    assert list(retrieval.StoredPassages(tmp_path / "i")) == odd
+    assert list(stored_passages(tmp_path / "i")) == odd
     shutil.rmtree(tmp_path / "i")

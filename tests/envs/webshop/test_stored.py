@@ -34,7 +34,7 @@ def test_products_goals_and_searches_are_those_of_the_files(kept):
     assert stored[-1] == read[-1]
     assert [stored.find(product.asin) for product in read] == [0, 1, 2]
     assert [stored.find(asin) for asin in ("OA", "OAKS", "", "é")] == [None] * 4
-    with pytest.raises(IndexError, match="product 3 of 3"):
+    with pytest.raises(IndexError, match="record 3 of 3"):
         stored[3]
     assert read_goals(kept / GOALS) == synthetic_goals(read, ATTRIBUTES, seed=3)
     index, mapped = Index(read, "lucene"), Index.load(kept, "lucene")
