@@ -1,0 +1,91 @@
+"""However rows and parameters are divided among devices and processes, an update is the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from local_processes import addressed, run_processes
+from sharded_updates import CASES, LENGTH, MESHES, updated
+
+from pivotopd_jax.learner.learner import make_mesh
+
+SCRIPT = str(Path(__file__).parents[1] / "sharded_updates.py")
+DIVIDED = [("8x1", case) for case in CASES] + [("4x2", "uneven"), ("2x4", "uneven")]
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, np.ndarray]:
+    """The update on one device."""
+    return updated(make_mesh(), range(13), micro_batch_tokens=4 * LENGTH)
+
+
+@pytest.fixture(scope="module")
+def of_one(tmp_path_factory) -> dict[str, np.ndarray]:
+    """What one process with eight devices finds."""
+    folder = tmp_path_factory.mktemp("one")
+    ((status, _, errors),) = run_processes([SCRIPT, str(folder)], [{}], devices=8)
+    assert status == 0, errors[-3000:]
+    return dict(np.load(folder / "0_of_1.npz"))
+
+
+@pytest.fixture(scope="module")
+def of_two(tmp_path_factory) -> list[dict[str, np.ndarray]]:
+    """What each of two processes with four devices finds."""
+    folder = tmp_path_factory.mktemp("two")
+    for status, _, errors in run_processes([SCRIPT, str(folder)], addressed(2), devices=4):
+        assert status == 0, errors[-3000:]
+    return [dict(np.load(folder / f"{index}_of_2.npz")) for index in range(2)]
+
+
+def assert_equal_update(found: dict[str, np.ndarray], expected: dict[str, np.ndarray], prefix: str) -> int:
+    """Compares what `found` has under `prefix`; returns how many scores that were."""
+    own = {name.removeprefix(prefix): value for name, value in found.items() if name.startswith(prefix)}
+    assert {n for n in own if not n.startswith("score/")} == {n for n in expected if not n.startswith("score/")}
+    for name, value in own.items():
+        np.testing.assert_allclose(value, expected[name], rtol=1e-5, atol=1e-5, err_msg=prefix + name)
+    return sum(name.startswith("score/") for name in own)
+
+
+@pytest.mark.parametrize("mesh", [f"{fsdp}x{tensor}" for fsdp, tensor in MESHES])
+def test_sharded_over_eight_devices_equals_unsharded(of_one, expected, mesh):
+    assert np.abs(expected["gradient/0"]).max() > 1e-2
+    assert assert_equal_update(of_one, expected, f"{mesh}/uneven/") == 13
+
+
+@pytest.mark.parametrize(("mesh", "case"), DIVIDED)
+def test_divided_among_two_processes_equals_unsharded(of_two, expected, mesh, case):
+    scores = [assert_equal_update(found, expected, f"{mesh}/{case}/") for found in of_two]
+    assert scores == [len(share) for share in CASES[case]]
+
+
+def test_a_row_that_is_too_long_is_refused_in_every_process(of_two):
+    first, second = (found["said"][0] for found in of_two)
+    assert re.match(
+        r"ValueError: turn 0 of trajectory 7 has 44 tokens, context and response \(rollout row\); it does not fit a "
+        r"row of 32: raise config\.learner\.row_tokens",
+        second,
+    )
+    assert first == f"ProcessFailure: process 1: {second}"
+
+
+def test_a_mesh_that_does_not_divide_is_refused(of_two):
+    for found in of_two:
+        *refused, fits = found["said"][1:5]
+        assert fits == "nothing"
+        for shape, message in zip(
+            ("fsdp 1 × tensor 8", "fsdp 2 × tensor 2", "fsdp 1 × tensor 1"), refused, strict=True
+        ):
+            assert message.startswith(f"a mesh of {shape} does not divide evenly among 2 processes with 4 devices each")
+
+
+def test_what_processes_tell_one_another(of_two):
+    told = [eval(str(found["said"][5])) for found in of_two]
+    gathered = [{"process": 0, "text": ""}, {"process": 1, "text": "Ω" * 40}]
+    assert [t["gathered"] for t in told] == [gathered] * 2
+    assert [t["place"] for t in told] == [(0, 7), (2, 7)]
+    kept = sorted(np.random.default_rng(5).choice(7, 3, replace=False).tolist())
+    assert told[0]["drawn"] + [2 + place for place in told[1]["drawn"]] == kept
+    assert [t["own"] for t in told] == [["a", "b", 0, 1], ["c", "d", "e", 2, 3, 4]]
