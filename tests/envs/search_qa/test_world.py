@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
+from collections import Counter
 
 import pytest
 
@@ -47,6 +49,21 @@ def test_real_tasks(directory, tmp_path):
     assert again.tasks("test")[0].source.retriever is world.tasks("train")[0].source.retriever
 
 
+def test_the_papers_test_panel(tmp_path):
+    """The first hundred questions of six sets, in their order, and all of Bamboogle."""
+    sizes = {"nq": 130, "bamboogle": 125, "musique": 40}
+    rows = [
+        {"data_source": kind, "question": f"{kind} {n}?", "golden_answers": ["x"], "extra_info": {"split": split}}
+        for n in range(130) for kind, size in sizes.items() for split in ("test", "train") if n < size
+    ]  # fmt: skip
+    (tmp_path / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    world = SearchQA(tmp_path, retriever="http://127.0.0.1:1", test_questions=100)
+    asked = [task.source.question for task in world.tasks("test")]
+    assert Counter(question.kind for question in asked) == {"nq": 100, "bamboogle": 125, "musique": 40}
+    assert [q.text for q in asked if q.kind == "nq"] == [f"nq {n}?" for n in range(100)]
+    assert len(world.tasks("train")) == sum(sizes.values())
+
+
 def test_a_remote_retriever(directory, tmp_path):
     index = load_bm25(directory / "corpus.jsonl", tmp_path / "cache")
     server = RetrievalServer(index)
@@ -85,7 +102,8 @@ def test_a_remote_retriever_needs_no_corpus(directory):
         ({"passages": 5}, "passages=5: expected 6 to 64"),
         ({"top_k": 6}, "top_k=6: expected 1 to 5"),
         ({"retriever": "http://h"}, "generated questions are searched in this process; leave it ''"),
-        ({"source": "x", "top_k": 0}, "top_k=0: expected at least 1"),
+        ({"source": "x", "top_k": 0}, "top_k=0, test_questions=0: expected at least 1"),
+        ({"source": "x", "test_questions": -1}, "test_questions=-1: expected at least 1"),
     ],
 )
 def test_wrong_arguments(arguments, message):
@@ -94,15 +112,15 @@ def test_wrong_arguments(arguments, message):
 
 
 def test_missing_data(tmp_path, directory, monkeypatch):
-    monkeypatch.delenv("SEARCHQA_DATA", raising=False)
-    with pytest.raises(FileNotFoundError, match="SEARCHQA_DATA='' is not a directory; set it to the folder with"):
+    monkeypatch.delenv("SEARCH_QA_DATA", raising=False)
+    with pytest.raises(FileNotFoundError, match="SEARCH_QA_DATA='' is not a directory; set it to the folder with"):
         SearchQA("real")
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileNotFoundError, match=r"holds no questions: expected one of questions.jsonl, questions.json"):
         SearchQA(tmp_path / "empty")
     with pytest.raises(ValueError, match="the retriever's address is 'nowhere'"):
         SearchQA(directory, retriever="nowhere")
-    monkeypatch.setenv("SEARCHQA_DATA", str(directory))
+    monkeypatch.setenv("SEARCH_QA_DATA", str(directory))
     assert SearchQA("real").name == "search_qa (real, bm25, top 3)"
 
 
