@@ -160,6 +160,7 @@ def mini(c: Any) -> Any:
     c.mini.turns_astray = 4  # shown after it
     c.mini.hints = 0.2  # share of turns practised with a hint too
     c.mini.lessons = 0.2  # likewise with a lesson, before any mistake
+    c.mini.copying = 0  # optimizer steps of repeating random tokens before the demonstrations
     c.mini.context_weight = 1.0  # of predicting what the world wrote
     c.mini.learning_rate = 2e-2  # Muon
     c.mini.adam_learning_rate = 3e-3  # embeddings and norms

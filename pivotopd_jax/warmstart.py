@@ -37,6 +37,9 @@ from pivotopd_jax.rollout.rows import batch_rows
 from pivotopd_jax.sampling.engine import common_prefix
 from pivotopd_jax.teachers.lessons import PlanLessons
 
+COPIED = 64
+"""Tokens that a task of copying repeats."""
+
 Report = Callable[[str], None]
 """Told in one line what is being done."""
 
@@ -56,6 +59,8 @@ class WarmStart:
         hints: probability that a turn is also practised with a hint.
         lessons: probability that a turn before any mistake is also practised, with the expert's action, under a lesson:
             the general part of the game's plan. A student without understands no lesson.
+        copying: optimizer steps before the demonstrations, on random tokens that have to be repeated. A student that
+            can copy anything soon learns what to copy, even from where it is said only once.
         batch_tokens: distinct tokens of an optimizer step, about.
         micro_batch_tokens: tokens (padding included) of a forward and backward pass.
         context_weight: weight of predicting what the world wrote, beside 1 for the responses.
@@ -78,6 +83,7 @@ class WarmStart:
     turns_astray: int = 6
     hints: float = 0.3
     lessons: float = 0.0
+    copying: int = 0
     batch_tokens: int = 16384
     micro_batch_tokens: int = 8192
     context_weight: float = 1.0
@@ -202,6 +208,17 @@ def demonstrations(demonstrator: Demonstrator, tasks: Sequence[Task], options: W
                 yield rows
 
 
+def copying_tasks(options: WarmStart, vocabulary: int) -> Iterator[list[Row]]:
+    """Batches of random tokens that have to be repeated, `options.copying` in number."""
+    draw = np.random.default_rng(options.seed)
+    for _ in range(options.copying):
+        yield [
+            Row("label", index, index, 0, said, said, reward_advantage=1.0)
+            for index in range(options.batch_tokens // (2 * COPIED))
+            for said in [draw.integers(vocabulary, size=COPIED, dtype=np.int32)]
+        ]
+
+
 def train(
     graphdef: Any, params: Any, demonstrator: Demonstrator, tasks: Sequence[Task], *, length: int, report: Report
 ) -> Any:
@@ -210,9 +227,10 @@ def train(
     Raises:
         ValueError: the demonstrations do not fill one batch.
     """
-    options = demonstrator.options
-    batches = list(_batches(demonstrations(demonstrator, tasks, options), options.batch_tokens))
-    if not batches:
+    options, vocabulary = demonstrator.options, len(demonstrator.prompter.chat.tokenizer)
+    shown = list(_batches(demonstrations(demonstrator, tasks, options), options.batch_tokens))
+    batches = [*copying_tasks(options, vocabulary), *shown]
+    if not shown:
         raise ValueError(
             f"demonstrations of {len(tasks)} games do not fill one batch of {options.batch_tokens} tokens; "
             "raise config.mini.games or lower config.mini.batch_tokens"
