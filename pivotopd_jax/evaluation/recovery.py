@@ -1,7 +1,7 @@
 """Can a policy come back from a mistake? Oracle-pivotal turns, and continuations right after them.
 
 A turn is oracle-pivotal iff the least number of turns to success grows: L(s_{t+1}) > L(s_t) (arXiv 2609.40285). In an
-open action space, where what was found out stays so and L can only grow by ending the episode, a wasted turn counts too.
+open action space, where what was found out stays so and L grows only when the episode ends, a wasted turn counts too.
 """
 
 from __future__ import annotations
