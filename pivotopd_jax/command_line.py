@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging as python_logging
 import re
 import sys
@@ -27,6 +28,22 @@ def run(main: Callable[..., Any], *, required: Sequence[str] = (), positional: b
     sys.argv = [re.sub(r"^(--?config\.teacher)=", r"\1.kind=", argument) for argument in sys.argv]
     flags.mark_flags_as_required(required)
     app.run(lambda found: _call(main, *([found[1:]] if positional else [])), flags_parser=_parse)
+
+
+def load_config(name: str) -> Any:
+    """The configuration that `name` says, "FILE.py" or "FILE.py:preset".
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is not a configuration file, or has no such preset.
+    """
+    path, _, preset = name.partition(":")
+    spec = importlib.util.spec_from_file_location("config", path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{name!r} is not a configuration; expected FILE.py, or FILE.py:preset")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.get_config(*([preset] if preset else []))
 
 
 def _call(main: Callable[..., Any], *arguments: Any) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pivotopd_jax.command_line import load_config
+
 PROJECT = Path(__file__).resolve().parents[1]
 MINI = "--config=configs/alfworld.py:mini"
 
@@ -36,3 +38,15 @@ def test_one_clear_message(arguments, message, tmp_path):
     assert done.returncode == 1
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_configuration_is_loaded_by_the_name_that_launch_scripts_take():
+    file = PROJECT / "configs" / "webshop.py"
+    assert load_config(f"{file}:mini").student == "mini"
+    assert load_config(str(file)).student == "Qwen/Qwen3-1.7B"
+    with pytest.raises(ValueError, match="has no preset 'nope'"):
+        load_config(f"{file}:nope")
+    with pytest.raises(ValueError, match=r"'README' is not a configuration; expected FILE.py, or FILE.py:preset"):
+        load_config("README")
+    with pytest.raises(FileNotFoundError, match=r"no/such.py"):
+        load_config("no/such.py:mini")
