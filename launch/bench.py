@@ -2,7 +2,7 @@
 
 --suite=envs [--data=DIR --webshop=DIR]: ALFWorld and WebShop on one core: steps a second of a random policy (lists of
 admissible actions included), snapshot and restore in microseconds, L(s) in milliseconds from the start of held-out
-tasks and from recorded states amid ALFWorld games; new searches a second, and megabytes that loading the catalogue takes.
+tasks and from recorded states amid ALFWorld games; new searches a second, and megabytes that a loaded catalogue takes.
 --suite=step [--config=FILE:preset --workdir=DIR]: seconds of each stage of a step, GRPO and PivotOPD with K = 0 to 3.
 --suite=catalogue: a synthetic WebShop catalogue of the full size: seconds to make it, new searches a second, megabytes
 that a process has to itself.
