@@ -5,6 +5,8 @@ included), snapshot and restore in microseconds, L(s) in milliseconds from the s
 states amid ALFWorld games; new searches a second, and megabytes that loading the catalogue takes.
 --suite=catalogue: a synthetic WebShop catalogue of the full size: seconds to make it, new searches a second, megabytes
 that a process has to itself.
+--suite=memory: logits of Qwen3's vocabulary in chunks against all at once, log-probs and KL with their gradients:
+megabytes and seconds; token trees against padded rows: tokens held, seconds of an update. About two minutes on a core.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import sys
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--suite", choices=["envs", "catalogue"], required=True)
+    parser.add_argument("--suite", choices=["envs", "catalogue", "memory"], required=True)
     parser.add_argument(
         "--data", default=os.environ.get("ALFWORLD_DATA"), help="real ALFWorld games ($ALFWORLD_DATA); else generated"
     )
@@ -29,11 +31,16 @@ def main() -> int:
     arguments = parser.parse_args()
     from pivotopd_jax.evaluation.bench_catalogue import FULL_SIZE, bench_catalogue
     from pivotopd_jax.evaluation.bench_envs import bench_alfworld
+    from pivotopd_jax.evaluation.bench_memory import bench_head
+    from pivotopd_jax.evaluation.bench_packing import bench_packing
     from pivotopd_jax.evaluation.bench_webshop import bench_webshop
 
     try:
         if arguments.suite == "catalogue":
             print(json.dumps({"catalogue": bench_catalogue(arguments.products or FULL_SIZE)}))
+            return 0
+        if arguments.suite == "memory":
+            print(json.dumps({"head": bench_head(), "packing": bench_packing(arguments.data)}))
             return 0
         alfworld = bench_alfworld(arguments.data, arguments.seconds)
         print(json.dumps({"alfworld": alfworld, "webshop": bench_webshop(arguments.webshop, arguments.seconds)}))
