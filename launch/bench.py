@@ -4,6 +4,8 @@
 admissible actions included), snapshot and restore in microseconds, L(s) in milliseconds from the start of held-out
 tasks and from recorded states amid ALFWorld games; new searches a second, and megabytes that a loaded catalogue takes.
 --suite=step [--config=FILE:preset --workdir=DIR]: seconds of each stage of a step, GRPO and PivotOPD with K = 0 to 3.
+--suite=memory [--data=DIR]: logits of Qwen3's vocabulary in chunks against all at once, log-probs and KL with their
+gradients: megabytes and seconds; token trees against padded rows: tokens held, seconds of an update. Two minutes.
 --suite=catalogue: a synthetic WebShop catalogue of the full size: seconds to make it, new searches a second, megabytes
 that a process has to itself.
 """
@@ -43,7 +45,19 @@ def _step(arguments: argparse.Namespace) -> Any:
     return {"step": bench_step(load_config(arguments.config), directory, rounds=arguments.rounds)}
 
 
-SUITES: dict[str, Callable[[argparse.Namespace], Any]] = {"envs": _envs, "step": _step, "catalogue": _catalogue}
+def _memory(arguments: argparse.Namespace) -> Any:
+    from pivotopd_jax.evaluation.bench_memory import bench_head
+    from pivotopd_jax.evaluation.bench_packing import bench_packing
+
+    return {"head": bench_head(), "packing": bench_packing(arguments.data)}
+
+
+SUITES: dict[str, Callable[[argparse.Namespace], Any]] = {
+    "envs": _envs,
+    "step": _step,
+    "memory": _memory,
+    "catalogue": _catalogue,
+}
 
 
 def main() -> int:

@@ -21,10 +21,11 @@ from pivotopd_jax.learner.objective import (
     PPO,
     UpdateOptions,
     divergence_loss,
-    policy_loss,
+    policy_objective,
     response_hidden,
     token_log_probs,
 )
+from pivotopd_jax.models.head import LOGITS_AT_ONCE
 from pivotopd_jax.models.qwen3 import shardings
 from pivotopd_jax.records import DivergenceBatch, TokenBatch
 from pivotopd_jax.rollout.packing import Packed
@@ -95,17 +96,21 @@ def make_optimizer(
     )
 
 
-@partial(jax.jit, static_argnames=("graphdef",))
-def _score(graphdef, params, batch, places) -> jax.Array:
-    return token_log_probs(graphdef, params, batch, places)
+@partial(jax.jit, static_argnames=("graphdef", "at_once"))
+def _score(graphdef, params, batch, places, at_once) -> jax.Array:
+    return token_log_probs(graphdef, params, batch, places, at_once=at_once)
 
 
-@partial(jax.jit, static_argnames=("graphdef", "options", "remat", "on_policy"), donate_argnames=("gradient",))
-def _accumulate(graphdef, params, gradient, batch: TokenBatch, places, options: UpdateOptions, remat, on_policy):
+@partial(
+    jax.jit, static_argnames=("graphdef", "options", "remat", "at_once", "on_policy"), donate_argnames=("gradient",)
+)
+def _accumulate(
+    graphdef, params, gradient, batch: TokenBatch, places, options: UpdateOptions, remat, at_once, on_policy
+):
     def loss(params):
-        log_probs = token_log_probs(graphdef, params, batch, places, remat=remat)
-        old = jax.lax.stop_gradient(log_probs) if on_policy else batch.old_log_probs
-        return policy_loss(log_probs, batch._replace(old_log_probs=old), options)
+        return policy_objective(
+            graphdef, params, batch, places, options, on_policy=on_policy, remat=remat, at_once=at_once
+        )
 
     (value, sums), new = jax.value_and_grad(loss, has_aux=True)(params)
     return jax.tree.map(jnp.add, gradient, new), {"loss": value, **sums}
@@ -120,22 +125,26 @@ def _hidden(graphdef, params, batch, places) -> jax.Array:
 
 @partial(
     jax.jit,
-    static_argnames=("graphdef", "teacher_graphdef", "divergence", "remat"),
+    static_argnames=("graphdef", "teacher_graphdef", "divergence", "remat", "at_once"),
     donate_argnames=("gradient",),
 )
 def _accumulate_divergence(
-    graphdef, params, teacher_graphdef, teacher, gradient, batch: DivergenceBatch, places, divergence, remat
+    graphdef, params, teacher_graphdef, teacher, gradient, batch: DivergenceBatch, places, divergence, remat, at_once
 ):
     def loss(params):
-        return divergence_loss(graphdef, params, teacher_graphdef, teacher, batch, places, divergence, remat=remat)
+        return divergence_loss(
+            graphdef, params, teacher_graphdef, teacher, batch, places, divergence, remat=remat, at_once=at_once
+        )
 
     value, new = jax.value_and_grad(loss)(params)
     return jax.tree.map(jnp.add, gradient, new), value
 
 
-@partial(jax.jit, static_argnames=("graphdef", "teacher_graphdef", "divergence"))
-def _divergence(graphdef, params, teacher_graphdef, teacher, batch: DivergenceBatch, places, divergence) -> jax.Array:
-    return divergence_loss(graphdef, params, teacher_graphdef, teacher, batch, places, divergence)
+@partial(jax.jit, static_argnames=("graphdef", "teacher_graphdef", "divergence", "at_once"))
+def _divergence(
+    graphdef, params, teacher_graphdef, teacher, batch: DivergenceBatch, places, divergence, at_once
+) -> jax.Array:
+    return divergence_loss(graphdef, params, teacher_graphdef, teacher, batch, places, divergence, at_once=at_once)
 
 
 @partial(jax.jit, static_argnames=("optimizer",), donate_argnames=("state",))
@@ -154,6 +163,7 @@ class Learner:
         optimizer: optax transformation.
         mesh: axes "fsdp" and "tensor".
         micro_batch_tokens: tokens (padding included) of one forward and backward pass.
+        logits_at_once: logits held at a time, on all devices together.
     """
 
     def __init__(
@@ -165,9 +175,12 @@ class Learner:
         micro_batch_tokens: int,
         options: UpdateOptions = PPO,
         remat: bool = False,
+        logits_at_once: int = LOGITS_AT_ONCE,
     ):
+        """`logits_at_once` is of one device here; a mesh holds as many times more."""
         self.graphdef, self.optimizer, self.mesh = graphdef, optimizer, mesh
         self.micro_batch_tokens, self.options, self.remat = micro_batch_tokens, options, remat
+        self.logits_at_once = logits_at_once * mesh.size
         self._rows = NamedSharding(mesh, PartitionSpec("fsdp"))
         self._whole = NamedSharding(mesh, PartitionSpec())
 
@@ -182,7 +195,10 @@ class Learner:
 
     def score(self, params: Any, packed: Packed) -> np.ndarray:
         """Log-probabilities `[rows, length]` float32 in nats of the responses of `packed`; 0 elsewhere."""
-        parts = [jax.device_get(_score(self.graphdef, params, *part)) for part in self._micro_batches(_trees(packed))]
+        parts = [
+            jax.device_get(_score(self.graphdef, params, *part, self.logits_at_once))
+            for part in self._micro_batches(_trees(packed))
+        ]
         return np.concatenate(parts)[: len(packed.tokens)]
 
     def hidden(self, params: Any, packed: Packed) -> np.ndarray:
@@ -193,7 +209,7 @@ class Learner:
     def divergence(self, params: Any, term: DivergenceTerm) -> float:
         """The value of a full-vocabulary term for the student with `params`, in nats."""
         parts = [
-            _divergence(self.graphdef, params, term.graphdef, term.teacher, *part, term.function)
+            _divergence(self.graphdef, params, term.graphdef, term.teacher, *part, term.function, self.logits_at_once)
             for part in self._micro_batches(term.batch)
         ]
         return float(np.sum(jax.device_get(parts)))
@@ -216,7 +232,7 @@ class Learner:
         totals: list[Any] = []
         for part in self._micro_batches(batch):
             gradient, sums = _accumulate(
-                self.graphdef, state.params, gradient, *part, self.options, self.remat, on_policy
+                self.graphdef, state.params, gradient, *part, self.options, self.remat, self.logits_at_once, on_policy
             )
             totals.append(sums)
         if divergence is not None:
@@ -231,8 +247,9 @@ class Learner:
         value = jnp.zeros(())
         for part in self._micro_batches(term.batch):
             gradient, loss = _accumulate_divergence(
-                self.graphdef, params, term.graphdef, term.teacher, gradient, *part, term.function, self.remat
-            )
+                self.graphdef, params, term.graphdef, term.teacher, gradient, *part, term.function, self.remat,
+                self.logits_at_once,
+            )  # fmt: skip
             value = value + loss
         return gradient, value
 

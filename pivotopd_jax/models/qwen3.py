@@ -18,6 +18,7 @@ from flax import nnx
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 from jax.typing import DTypeLike
 
+from pivotopd_jax.models.head import Head
 from pivotopd_jax.models.qwen3_config import INITIAL_STDDEV, Qwen3Config
 
 Cache = tuple["KeyValue", ...]
@@ -270,12 +271,10 @@ class Qwen3(nnx.Module):
         hidden = rms_norm(x, self.norm[...], self.config.rms_norm_eps).reshape(*tokens.shape, -1)
         return hidden, None if cache is None else tuple(written)
 
-    def logits(self, hidden: jax.Array) -> jax.Array:
-        """Next-token logits `[..., vocab_size]` float32 of `hidden` `[..., hidden_size]`."""
-        head = self.embed_tokens[...].T if self.config.tie_embeddings else self.lm_head[...]
-        rows = hidden.reshape(-1, self.config.hidden_size)
-        logits = jnp.matmul(rows, head, preferred_element_type=jnp.float32)
-        return logits.reshape(*hidden.shape[:-1], self.config.vocab_size)
+    def head(self) -> Head:
+        """What makes next-token logits of hidden states."""
+        tied = self.config.tie_embeddings
+        return Head((self.embed_tokens if tied else self.lm_head)[...], tied)
 
 
 def _check_call(
@@ -323,8 +322,13 @@ def apply(
 
 
 def compute_logits(graphdef: nnx.GraphDef, params: nnx.State, hidden: jax.Array) -> jax.Array:
-    """`Qwen3.logits` as a pure function of the parameters."""
-    return nnx.merge(graphdef, params).logits(hidden)
+    """Next-token logits `[..., vocab_size]` float32 of `hidden` `[..., hidden_size]`."""
+    return output_head(graphdef, params).logits(hidden)
+
+
+def output_head(graphdef: nnx.GraphDef, params: nnx.State) -> Head:
+    """`Qwen3.head` as a pure function of the parameters."""
+    return nnx.merge(graphdef, params).head()
 
 
 def abstract(config: Qwen3Config, dtype: DTypeLike = jnp.float32) -> tuple[nnx.GraphDef, nnx.State]:
