@@ -97,6 +97,7 @@ def paper() -> Any:
     c.learner = ConfigDict()
     c.learner.fsdp = 4  # mesh axes
     c.learner.tensor = 1
+    c.learner.expert = 1  # for students with experts: rows of a batch are spread over this axis, too
     c.learner.row_tokens = 16384  # length of a packed row; must hold the longest context with its response
     c.learner.micro_batch_tokens = 32768  # tokens a forward and backward pass on each fsdp shard
     c.learner.remat = True
