@@ -131,7 +131,7 @@ def mini(c: Any) -> Any:
     c.prompt.style = "transcript"
     c.prompt.show_admissible = False  # more games in the same minutes are worth more (docs/mini.md)
     c.knobs.max_actions = 2  # the costliest mistakes only
-    c.knobs.recovery_weight = 0.1
+    c.knobs.recovery_weight = 0.1  # in search QA an eighth of it taught no recovery
     c.knobs.lesson_weight = 0.0  # the student as its own teacher could not write any
     c.knobs.skills = 1
     c.offline.tasks = 64
