@@ -5,6 +5,8 @@ included), snapshot and restore in microseconds, L(s) in milliseconds from the s
 states amid ALFWorld games; new searches a second, and megabytes that loading the catalogue takes.
 --suite=catalogue: a synthetic WebShop catalogue of the full size: seconds to make it, new searches a second, megabytes
 that a process has to itself.
+--suite=passages: synthetic passages as of Wikipedia: seconds to index 100,000 of them, new searches a second,
+megabytes that a process has to itself.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import sys
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--suite", choices=["envs", "catalogue"], required=True)
+    parser.add_argument("--suite", choices=["envs", "catalogue", "passages"], required=True)
     parser.add_argument(
         "--data", default=os.environ.get("ALFWORLD_DATA"), help="real ALFWorld games ($ALFWORLD_DATA); else generated"
     )
@@ -26,14 +28,19 @@ def main() -> int:
     )
     parser.add_argument("--seconds", type=float, default=5.0, help="how long the random policy plays")
     parser.add_argument("--products", type=int, help="size of the synthetic catalogue; by default WebShop's")
+    parser.add_argument("--passages", type=int, help="number of synthetic passages; by default a million")
     arguments = parser.parse_args()
     from pivotopd_jax.evaluation.bench_catalogue import FULL_SIZE, bench_catalogue
     from pivotopd_jax.evaluation.bench_envs import bench_alfworld
+    from pivotopd_jax.evaluation.bench_passages import PASSAGES, bench_passages
     from pivotopd_jax.evaluation.bench_webshop import bench_webshop
 
     try:
         if arguments.suite == "catalogue":
             print(json.dumps({"catalogue": bench_catalogue(arguments.products or FULL_SIZE)}))
+            return 0
+        if arguments.suite == "passages":
+            print(json.dumps({"passages": bench_passages(arguments.passages or PASSAGES)}))
             return 0
         alfworld = bench_alfworld(arguments.data, arguments.seconds)
         print(json.dumps({"alfworld": alfworld, "webshop": bench_webshop(arguments.webshop, arguments.seconds)}))
