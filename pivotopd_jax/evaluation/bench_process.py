@@ -38,8 +38,8 @@ def opened_elsewhere(opener: Opener, directory: Path, queries: Sequence[str]) ->
     """Opens `directory` in another process and searches there; the first 20 queries only to warm up.
 
     Returns:
-        Megabytes that the process has to itself, besides what it imports; searches a second of processor time; searches that found
-        anything.
+        Megabytes that the process has to itself, besides what it imports; searches a second of processor time; searches
+        that found anything.
 
     Raises:
         ValueError: the other process failed.
