@@ -43,12 +43,19 @@ def _paper() -> Any:
 
 def _mini(c: Any) -> Any:
     defaults.mini(c)
-    c.world.products = 8
-    c.world.option_names = 2
-    c.world.option_values = 3
-    c.world.distractors = 4
-    c.max_turns = 9
+    c.world.products = 6
+    c.world.option_names = 1
+    c.world.distractors = 2
+    c.max_turns = 8
     c.prompt.prompt_tokens = 352
     c.prompt.response_tokens = 16
     c.learner.row_tokens = 368
+    c.knobs.recovery_weight = 0.025  # to ALFWorld's as the paper's is
+    c.mini.games = 4500
+    c.mini.careless = 0.5
+    c.mini.slip = 0.5
+    c.mini.lessons = 0.1
+    # A product's identifier stands on the page once only; without these two it is not copied within so few games.
+    c.mini.copying = 60
+    c.mini.context_weight = 0.1
     return c

@@ -1,10 +1,15 @@
-"""Measures how fast things are: `bench.py --suite=NAME [--data=DIR] [--webshop=DIR]`; prints JSON, last line complete.
+"""Measures how fast things are: `bench.py --suite=NAME [options]`; prints JSON, last line complete.
 
---suite=envs: ALFWorld and WebShop on one core: steps a second of a random policy (lists of admissible actions
-included), snapshot and restore in microseconds, L(s) in milliseconds from the start of held-out tasks and from recorded
-states amid ALFWorld games; new searches a second, and megabytes that loading the catalogue takes.
+--suite=envs [--data=DIR --webshop=DIR]: ALFWorld and WebShop on one core: steps a second of a random policy (lists of
+admissible actions included), snapshot and restore in microseconds, L(s) in milliseconds from the start of held-out
+tasks and from recorded states amid ALFWorld games; new searches a second, and megabytes that a loaded catalogue takes.
+--suite=step [--config=FILE:preset --workdir=DIR]: seconds of each stage of a step, GRPO and PivotOPD with K = 0 to 3.
+--suite=memory [--data=DIR]: logits of Qwen3's vocabulary in chunks against all at once, log-probs and KL with their
+gradients: megabytes and seconds; token trees against padded rows: tokens held, seconds of an update. Two minutes.
 --suite=catalogue: a synthetic WebShop catalogue of the full size: seconds to make it, new searches a second, megabytes
 that a process has to itself.
+--suite=passages: synthetic passages as of Wikipedia: seconds to index 100,000 of them, new searches a second,
+megabytes that a process has to itself.
 """
 
 from __future__ import annotations
@@ -13,11 +18,60 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def _envs(arguments: argparse.Namespace) -> Any:
+    from pivotopd_jax.evaluation.bench_envs import bench_alfworld
+    from pivotopd_jax.evaluation.bench_webshop import bench_webshop
+
+    return {
+        "alfworld": bench_alfworld(arguments.data, arguments.seconds),
+        "webshop": bench_webshop(arguments.webshop, arguments.seconds),
+    }
+
+
+def _catalogue(arguments: argparse.Namespace) -> Any:
+    from pivotopd_jax.evaluation.bench_catalogue import FULL_SIZE, bench_catalogue
+
+    return {"catalogue": bench_catalogue(arguments.products or FULL_SIZE)}
+
+
+def _passages(arguments: argparse.Namespace) -> Any:
+    from pivotopd_jax.evaluation.bench_passages import PASSAGES, bench_passages
+
+    return {"passages": bench_passages(arguments.passages or PASSAGES)}
+
+
+def _step(arguments: argparse.Namespace) -> Any:
+    from pivotopd_jax.command_line import load_config
+    from pivotopd_jax.evaluation.bench_step import bench_step
+
+    directory = Path(arguments.workdir).absolute()
+    return {"step": bench_step(load_config(arguments.config), directory, rounds=arguments.rounds)}
+
+
+def _memory(arguments: argparse.Namespace) -> Any:
+    from pivotopd_jax.evaluation.bench_memory import bench_head
+    from pivotopd_jax.evaluation.bench_packing import bench_packing
+
+    return {"head": bench_head(), "packing": bench_packing(arguments.data)}
+
+
+SUITES: dict[str, Callable[[argparse.Namespace], Any]] = {
+    "envs": _envs,
+    "step": _step,
+    "memory": _memory,
+    "catalogue": _catalogue,
+    "passages": _passages,
+}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--suite", choices=["envs", "catalogue"], required=True)
+    parser.add_argument("--suite", choices=SUITES, required=True)
     parser.add_argument(
         "--data", default=os.environ.get("ALFWORLD_DATA"), help="real ALFWorld games ($ALFWORLD_DATA); else generated"
     )
@@ -26,17 +80,13 @@ def main() -> int:
     )
     parser.add_argument("--seconds", type=float, default=5.0, help="how long the random policy plays")
     parser.add_argument("--products", type=int, help="size of the synthetic catalogue; by default WebShop's")
+    parser.add_argument("--passages", type=int, help="number of synthetic passages; by default a million")
+    parser.add_argument("--config", default="configs/alfworld.py:mini", help="whose step is measured")
+    parser.add_argument("--workdir", default="runs/bench", help="beside it a mini student is found, or made")
+    parser.add_argument("--rounds", type=int, default=5, help="measured steps of each method")
     arguments = parser.parse_args()
-    from pivotopd_jax.evaluation.bench_catalogue import FULL_SIZE, bench_catalogue
-    from pivotopd_jax.evaluation.bench_envs import bench_alfworld
-    from pivotopd_jax.evaluation.bench_webshop import bench_webshop
-
     try:
-        if arguments.suite == "catalogue":
-            print(json.dumps({"catalogue": bench_catalogue(arguments.products or FULL_SIZE)}))
-            return 0
-        alfworld = bench_alfworld(arguments.data, arguments.seconds)
-        print(json.dumps({"alfworld": alfworld, "webshop": bench_webshop(arguments.webshop, arguments.seconds)}))
+        print(json.dumps(SUITES[arguments.suite](arguments)))
     except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2

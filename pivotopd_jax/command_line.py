@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging as python_logging
 import re
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 from absl import app, flags, logging
 
+from pivotopd_jax.envs.search_qa.http_retriever import RetrieverFailure
 from pivotopd_jax.processes import ProcessFailure
 from pivotopd_jax.prompts.prompter import PrivilegedPrompt
 from pivotopd_jax.teachers.protocol import TeacherFailure
@@ -29,12 +31,30 @@ def run(main: Callable[..., Any], *, required: Sequence[str] = (), positional: b
     app.run(lambda found: _call(main, *([found[1:]] if positional else [])), flags_parser=_parse)
 
 
+def load_config(name: str) -> Any:
+    """The configuration that `name` says, "FILE.py" or "FILE.py:preset".
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is not a configuration file, or has no such preset.
+    """
+    path, _, preset = name.partition(":")
+    spec = importlib.util.spec_from_file_location("config", path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{name!r} is not a configuration; expected FILE.py, or FILE.py:preset")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.get_config(*([preset] if preset else []))
+
+
 def _call(main: Callable[..., Any], *arguments: Any) -> None:
     logging.set_verbosity(logging.WARNING)
     python_logging.getLogger("bm25s").setLevel(python_logging.WARNING)  # it tells of every index it builds
     try:
         main(*arguments)
-    except (ValueError, FileNotFoundError, PrivilegedPrompt, TeacherFailure, ProcessFailure) as error:
+    except (
+        ValueError, FileNotFoundError, ImportError, PrivilegedPrompt, TeacherFailure, RetrieverFailure, ProcessFailure,
+    ) as error:  # fmt: skip
         logging.debug("traceback of the error below", exc_info=True)
         sys.exit(f"error: {error}")
 

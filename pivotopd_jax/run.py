@@ -116,7 +116,7 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = say, *, me
         check_tasks(config)
         method = method or make_method(config.method, config.knobs)
         world, wording = make_world(config.world)
-        mesh = make_mesh(config.learner.fsdp, config.learner.tensor)
+        mesh = make_mesh(config.learner.fsdp, config.learner.tensor, config.learner.get("expert", 1))
         check_mesh(mesh)
     load = partial(
         huggingface.load, dtype=jnp.dtype(config.learner.dtype),

@@ -4,7 +4,7 @@ The base is to fail as the papers' bases do: a game is lost by one early mistake
 So some demonstrators are careless: they follow the expert (who knows only what has been observed) until a turn at which
 they do something that makes the way longer, and then go round in circles. How to come back from a mistake is never
 shown; that is for the methods to teach. Hints, however, are practised everywhere, after mistakes too, each naming a
-random admissible action, so that the hinted self-teacher follows a hint wherever it is given one.
+random action, so that the hinted self-teacher follows a hint wherever it is given one.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ from pivotopd_jax.rollout.rows import batch_rows
 from pivotopd_jax.sampling.engine import common_prefix
 from pivotopd_jax.teachers.lessons import PlanLessons
 
+COPIED = 64
+"""Tokens that a task of copying repeats."""
+
 Report = Callable[[str], None]
 """Told in one line what is being done."""
 
@@ -56,6 +59,8 @@ class WarmStart:
         hints: probability that a turn is also practised with a hint.
         lessons: probability that a turn before any mistake is also practised, with the expert's action, under a lesson:
             the general part of the game's plan. A student without understands no lesson.
+        copying: optimizer steps before the demonstrations, on random tokens that have to be repeated. A student that
+            can copy anything soon learns what to copy, even from where it is said only once.
         batch_tokens: distinct tokens of an optimizer step, about.
         micro_batch_tokens: tokens (padding included) of a forward and backward pass.
         context_weight: weight of predicting what the world wrote, beside 1 for the responses.
@@ -78,6 +83,7 @@ class WarmStart:
     turns_astray: int = 6
     hints: float = 0.3
     lessons: float = 0.0
+    copying: int = 0
     batch_tokens: int = 16384
     micro_batch_tokens: int = 8192
     context_weight: float = 1.0
@@ -104,7 +110,7 @@ class Demonstrator:
         rows: list[Row] = []
         while not episode.finished:
             if draw.random() < self.options.hints:
-                named = draw.choice(list(episode.observation.admissible or ()))
+                named = draw.choice(self.world.planner.candidates(episode.snapshot))
                 rows.append(self._said_row(episode, index, action_hint(named), named))
             planner, turn = self.world.planner, len(episode.turns)
             best = planner.next_action(episode.snapshot, planner.observed(episode.snapshot))
@@ -126,17 +132,20 @@ class Demonstrator:
         return rows
 
     def _mistake(self, episode: Episode) -> str | None:
-        """The first of the admissible actions that make the way to success longer; None if there is none."""
+        """The first action that makes the way to success longer and does not end the episode; None if there is none.
+
+        In an open action space, where what was found out stays so and no way grows, the first that wastes its turn.
+        """
         planner, env = self.world.planner, self.world.make()
-        before = planner.distance(episode.snapshot)
-        for action in episode.observation.admissible or ():
+        least = planner.distance(episode.snapshot) + (episode.observation.admissible is not None)
+        for action in planner.candidates(episode.snapshot):
             env.restore(episode.snapshot)
-            if not env.step(action).done and planner.distance(env.snapshot()) > before:
+            if not env.step(action).done and planner.distance(env.snapshot()) >= least:
                 return action
         return None
 
     def _useless(self, episode: Episode, draw: random.Random) -> str:
-        """A command of this episode's past or of its room that is not admissible now."""
+        """A command of this episode's past that is not admissible now."""
         commands = {a for turn in episode.turns for a in turn.observation.admissible or ()}
         useless = sorted(commands - set(episode.observation.admissible or ()))
         return draw.choice(useless) if useless else "go to nowhere 1"
@@ -144,9 +153,9 @@ class Demonstrator:
     def _old_habit(self, avoided: str, episode: Episode, draw: random.Random) -> str:
         """Goes round in circles: what has not been done for the longest time, of what was done before.
 
-        Never `avoided`, the right thing. Any other admissible action where nothing old is left.
+        Never `avoided`, the right thing. Any other action where nothing old is left.
         """
-        others = [a for a in episode.observation.admissible or () if a != avoided]
+        others = [a for a in self.world.planner.candidates(episode.snapshot) if a != avoided]
         last = {turn.action: number for number, turn in enumerate(episode.turns)}
         old = [a for a in others if a in last]
         return min(old, key=lambda a: last[a]) if old else draw.choice(others or [avoided])
@@ -169,7 +178,7 @@ def world_texts(
         observation, text = env.reset(task), []
         for _ in range(max_turns):
             text.append((wording.following if text else wording.opening)(observation))
-            actions = observation.admissible or ()
+            actions = planner.candidates(env.snapshot())
             text.append(wording.admissible(actions) if show_admissible else "".join(map(wording.format, actions)))
             action = planner.next_action(env.snapshot(), planner.observed(env.snapshot()))
             if action is None:
@@ -199,6 +208,17 @@ def demonstrations(demonstrator: Demonstrator, tasks: Sequence[Task], options: W
                 yield rows
 
 
+def copying_tasks(options: WarmStart, vocabulary: int) -> Iterator[list[Row]]:
+    """Batches of random tokens that have to be repeated, `options.copying` in number."""
+    draw = np.random.default_rng(options.seed)
+    for _ in range(options.copying):
+        yield [
+            Row("label", index, index, 0, said, said, reward_advantage=1.0)
+            for index in range(options.batch_tokens // (2 * COPIED))
+            for said in [draw.integers(vocabulary, size=COPIED, dtype=np.int32)]
+        ]
+
+
 def train(
     graphdef: Any, params: Any, demonstrator: Demonstrator, tasks: Sequence[Task], *, length: int, report: Report
 ) -> Any:
@@ -207,9 +227,10 @@ def train(
     Raises:
         ValueError: the demonstrations do not fill one batch.
     """
-    options = demonstrator.options
-    batches = list(_batches(demonstrations(demonstrator, tasks, options), options.batch_tokens))
-    if not batches:
+    options, vocabulary = demonstrator.options, len(demonstrator.prompter.chat.tokenizer)
+    shown = list(_batches(demonstrations(demonstrator, tasks, options), options.batch_tokens))
+    batches = [*copying_tasks(options, vocabulary), *shown]
+    if not shown:
         raise ValueError(
             f"demonstrations of {len(tasks)} games do not fill one batch of {options.batch_tokens} tokens; "
             "raise config.mini.games or lower config.mini.batch_tokens"
@@ -291,6 +312,7 @@ def mini_student(
     options = WarmStart(**config.mini)
     # Demonstrations are always on generated games, whatever the student is trained and judged on later.
     fixed = {"source": "generated", "train_split": "train", "eval_splits": ()}
+    fixed |= {key: type(config.world[key])() for key in ("retriever", "test_questions") if key in config.world}
     world_options = type(config.world)({**config.world.to_dict(), **fixed})
     settings = [options, world_options.to_dict(), config.prompt.to_dict(), config.max_turns]
     directory = cache / f"mini-{_content_hash(settings, [*SOURCES, f'envs/{config.world.name}'])}"

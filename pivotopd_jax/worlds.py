@@ -7,9 +7,11 @@ from typing import Any
 
 from pivotopd_jax.envs.alfworld.world import AlfWorld
 from pivotopd_jax.envs.protocol import World
+from pivotopd_jax.envs.search_qa.world import SearchQA
 from pivotopd_jax.envs.webshop.world import WebShop
 from pivotopd_jax.prompts.alfworld import AlfWorldWording
 from pivotopd_jax.prompts.prompter import Wording
+from pivotopd_jax.prompts.search_qa import SearchQAWording
 from pivotopd_jax.prompts.webshop import WebShopWording
 
 
@@ -31,7 +33,19 @@ def _webshop(options: Any) -> tuple[World, Wording]:
     return world, WebShopWording()
 
 
-WORLDS: Mapping[str, Callable[[Any], tuple[World, Wording]]] = {"alfworld": _alfworld, "webshop": _webshop}
+def _search_qa(options: Any) -> tuple[World, Wording]:
+    world = SearchQA(
+        options.source or "real", retriever=options.retriever, top_k=options.top_k, hops=options.hops,
+        distractors=options.distractors, passages=options.passages, test_questions=options.test_questions,
+    )  # fmt: skip
+    return world, SearchQAWording()
+
+
+WORLDS: Mapping[str, Callable[[Any], tuple[World, Wording]]] = {
+    "alfworld": _alfworld,
+    "webshop": _webshop,
+    "search_qa": _search_qa,
+}
 
 
 def make_world(options: Any) -> tuple[World, Wording]:

@@ -75,7 +75,7 @@ def webshop_data() -> Path:
 @pytest.fixture(scope="session")
 def search_qa_data() -> Path:
     """Passages and questions of search-based question answering."""
-    return real_data("SEARCHQA_DATA", "search_qa")
+    return real_data("SEARCH_QA_DATA", "search_qa")
 
 
 @pytest.fixture(scope="session")

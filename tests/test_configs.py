@@ -12,10 +12,12 @@ from pivotopd_jax.recording import read_metrics
 from pivotopd_jax.summary import summarise_run
 from pivotopd_jax.train import train
 
-# arXiv 2609.40285, table of settings: m, K, w_rec, PPO mini-batch, prompt tokens, turns, history, validation tasks.
+# arXiv 2609.40285, table of settings:
+# m, K, w_rec, tasks a step, PPO mini-batch, prompt tokens, turns, history, validation tasks.
 PAPER = {
-    "alfworld": (5, 2, 1.0, 128, 2048, 30, 5, 128),
-    "webshop": (5, 1, 0.25, 64, 4096, 15, 2, 128),
+    "alfworld": (5, 2, 1.0, 16, 128, 2048, 30, 5, 128),
+    "webshop": (5, 1, 0.25, 16, 64, 4096, 15, 2, 128),
+    "search_qa": (2, 1, 0.125, 64, 256, 4096, 4, 4, 256),
 }
 
 
@@ -23,11 +25,11 @@ PAPER = {
 def test_paper_presets_hold_the_papers_settings(world):
     c = load_config("paper", world)
     found = (
-        c.knobs.max_actions, c.knobs.recovery_depth, c.knobs.recovery_weight, c.ppo.mini_batch, c.prompt.prompt_tokens,
-        c.max_turns, c.prompt.history_turns, c.evaluate.tasks,
+        c.knobs.max_actions, c.knobs.recovery_depth, c.knobs.recovery_weight, c.tasks_per_step,
+        c.ppo.mini_batch, c.prompt.prompt_tokens, c.max_turns, c.prompt.history_turns, c.evaluate.tasks,
     )  # fmt: skip
     assert found == PAPER[world]
-    assert (c.tasks_per_step, c.rollouts, c.steps, c.temperature, c.eval_temperature) == (16, 8, 160, 1.0, 0.4)
+    assert (c.rollouts, c.steps, c.temperature, c.eval_temperature) == (8, 160, 1.0, 0.4)
     assert (c.knobs.preventive_weight, c.knobs.lesson_weight, c.knobs.recovery_clip) == (0.001, 0.001, 5.0)
     assert (c.ppo.learning_rate, c.ppo.kl_coefficient, c.ppo.clip_low, c.ppo.max_grad_norm) == (1e-6, 0.01, 0.2, 1.0)
     assert (c.teacher.kind, c.prompt.style, c.prompt.response_tokens) == ("served", "windowed", 512)
@@ -49,3 +51,13 @@ def test_webshop_trains_and_ends_with_its_score(tmp_path):
     result = summarise_run(run, state.params, tmp_path / "run")
     assert np.isfinite(result["after"]["score"])
     assert list(result["after"]["by_kind"]) == ["WebShop"]
+
+
+def test_search_qa_trains_on_generated_questions(tmp_path):
+    """All six stages in an open action space; what is named to the student are searches and answers."""
+    config: Any = shrink(load_config("mini", "search_qa"), "pivotopd", steps=1)
+    run, state = train(config, tmp_path / "run")
+    (line,) = read_metrics(tmp_path / "run")
+    assert line["train/pivotal_turns"] > 0
+    result = summarise_run(run, state.params, tmp_path / "run")
+    assert list(result["after"]["by_kind"]) == ["2 hops"]

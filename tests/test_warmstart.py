@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 from toy_world import CorridorWording, CorridorWorld
 
@@ -13,7 +14,7 @@ from pivotopd_jax.prompts.chat import Chat
 from pivotopd_jax.prompts.hints import HINT_OPENING
 from pivotopd_jax.prompts.prompter import Prompter
 from pivotopd_jax.records import Task
-from pivotopd_jax.warmstart import Demonstrator, WarmStart, world_texts
+from pivotopd_jax.warmstart import COPIED, Demonstrator, WarmStart, copying_tasks, world_texts
 
 CELLS = 8
 TASKS = [Task(f"train-{prize}", "near", (prize, CELLS)) for prize in range(CELLS)]
@@ -64,3 +65,14 @@ def test_hints_are_practised_at_every_turn_if_asked():
     rows = said(demonstrator(careless=0, noise=0, hints=1), TASKS[4])
     assert [hinted for hinted, _ in rows] == [True, False] * 5
     assert {action for hinted, action in rows if hinted} <= {"grab", "left", "right"}
+
+
+def test_copying_tasks_fill_their_batches_with_any_tokens():
+    options = WarmStart(copying=5, batch_tokens=2048)
+    batches = list(copying_tasks(options, vocabulary=300))
+    assert [sum(len(r.context_ids) + len(r.response_ids) for r in rows) for rows in batches] == [2048] * 5
+    said = [row.response_ids for rows in batches for row in rows]
+    assert all(np.array_equal(row.context_ids, row.response_ids) for rows in batches for row in rows)
+    assert {len(ids) for ids in said} == {COPIED}
+    assert set(np.concatenate(said).tolist()) == set(range(300))
+    assert list(copying_tasks(WarmStart(), vocabulary=300)) == []

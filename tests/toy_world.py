@@ -87,6 +87,9 @@ class CorridorPlanner:
             return "grab"
         return "right" if snapshot.cell < snapshot.prize else "left"
 
+    def candidates(self, snapshot: State) -> Sequence[str]:
+        return ("grab", "left", "right")
+
 
 class CorridorWorld:
     name = "corridor"

@@ -73,6 +73,13 @@ class Planner(Protocol):
         """
         ...
 
+    def candidates(self, snapshot: Snapshot) -> Sequence[str]:
+        """Actions that a player might think of, in a fixed order.
+
+        The admissible ones; in an open action space those that the texts shown so far suggest.
+        """
+        ...
+
 
 class World(Protocol):
     """An environment family: its tasks by split, its episodes and its planner."""

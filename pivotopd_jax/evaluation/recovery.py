@@ -1,6 +1,7 @@
 """Can a policy come back from a mistake? Oracle-pivotal turns, and continuations right after them.
 
-A turn is oracle-pivotal iff the least number of turns to success grows: L(s_{t+1}) > L(s_t) (arXiv 2609.40285).
+A turn is oracle-pivotal iff the least number of turns to success grows: L(s_{t+1}) > L(s_t) (arXiv 2609.40285). In an
+open action space, where what was found out stays so and L grows only when the episode ends, a wasted turn counts too.
 """
 
 from __future__ import annotations
@@ -30,7 +31,11 @@ def distances(planner: Planner, trajectory: Trajectory) -> list[float]:
 def pivotal_turns(planner: Planner, trajectory: Trajectory) -> list[int]:
     """0-based oracle-pivotal turns."""
     left = distances(planner, trajectory)
-    return [t for t in range(len(trajectory.turns)) if left[t + 1] > left[t]]
+    return [
+        t
+        for t, turn in enumerate(trajectory.turns)
+        if left[t + 1] > left[t] or (turn.observation.admissible is None and left[t + 1] == left[t] < math.inf)
+    ]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,17 +1,18 @@
 """The train state and its two jitted, sharded functions: score tokens, and one optimizer step.
 
-Rows of a batch are spread over the mesh axis "fsdp"; parameters and optimizer state lie as models/qwen3.py says.
-Batches are cut into micro-batches of a fixed number of tokens; since every token carries its own share of the loss,
-the cut changes neither loss nor gradient. Of many processes each gives rows of its own, as many as it has; scores of
-them come back to it, and loss and gradient are those of the rows of all.
+Rows of a batch are spread over the mesh axes "fsdp" and "expert"; parameters and optimizer state lie as models/qwen3.py
+says. Batches are cut into micro-batches of a fixed number of tokens; since every token carries its own share of the
+loss, the cut changes neither loss nor gradient. Of many processes each gives rows of its own, as many as it has; scores
+of them come back to it, and loss and gradient are those of the rows of all.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import partial, wraps
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -23,11 +24,12 @@ from pivotopd_jax.learner.objective import (
     PPO,
     UpdateOptions,
     divergence_loss,
-    policy_loss,
+    policy_objective,
     response_hidden,
     token_log_probs,
 )
-from pivotopd_jax.learner.placing import own_rows, processes_of
+from pivotopd_jax.learner.placing import ROW_AXES, own_rows, processes_of, row_parts
+from pivotopd_jax.models.head import LOGITS_AT_ONCE
 from pivotopd_jax.models.qwen3 import shardings
 from pivotopd_jax.processes import gather
 from pivotopd_jax.records import DivergenceBatch, TokenBatch
@@ -63,16 +65,18 @@ class DivergenceTerm(NamedTuple):
     function: Callable[[Any, Any], Any]
 
 
-def make_mesh(fsdp: int = 1, tensor: int = 1) -> Mesh:
-    """A mesh with axes "fsdp" and "tensor".
+def make_mesh(fsdp: int = 1, tensor: int = 1, expert: int = 1) -> Mesh:
+    """A mesh with axes "fsdp", "tensor" and "expert"; more than one device of the last are for models with experts.
 
     Raises:
-        ValueError: there are not `fsdp × tensor` devices.
+        ValueError: there are not `fsdp × tensor × expert` devices.
     """
-    if fsdp * tensor > jax.device_count():
-        raise ValueError(f"a mesh of {fsdp} × {tensor} devices was asked for; this machine has {jax.device_count()}")
-    devices = jax.devices()[: fsdp * tensor]
-    return jax.make_mesh((fsdp, tensor), ("fsdp", "tensor"), axis_types=(AxisType.Auto,) * 2, devices=devices)
+    shape = (fsdp, tensor, expert)
+    if math.prod(shape) > jax.device_count():
+        asked = " × ".join(map(str, shape))
+        raise ValueError(f"a mesh of {asked} devices was asked for; this machine has {jax.device_count()}")
+    devices = jax.devices()[: math.prod(shape)]
+    return jax.make_mesh(shape, ("fsdp", "tensor", "expert"), axis_types=(AxisType.Auto,) * 3, devices=devices)
 
 
 def make_optimizer(
@@ -99,17 +103,21 @@ def make_optimizer(
     )
 
 
-@partial(jax.jit, static_argnames=("graphdef",))
-def _score(graphdef, params, batch, places) -> jax.Array:
-    return token_log_probs(graphdef, params, batch, places)
+@partial(jax.jit, static_argnames=("graphdef", "at_once"))
+def _score(graphdef, params, batch, places, at_once) -> jax.Array:
+    return token_log_probs(graphdef, params, batch, places, at_once=at_once)
 
 
-@partial(jax.jit, static_argnames=("graphdef", "options", "remat", "on_policy"), donate_argnames=("gradient",))
-def _accumulate(graphdef, params, gradient, batch: TokenBatch, places, options: UpdateOptions, remat, on_policy):
+@partial(
+    jax.jit, static_argnames=("graphdef", "options", "remat", "at_once", "on_policy"), donate_argnames=("gradient",)
+)
+def _accumulate(
+    graphdef, params, gradient, batch: TokenBatch, places, options: UpdateOptions, remat, at_once, on_policy
+):
     def loss(params):
-        log_probs = token_log_probs(graphdef, params, batch, places, remat=remat)
-        old = jax.lax.stop_gradient(log_probs) if on_policy else batch.old_log_probs
-        return policy_loss(log_probs, batch._replace(old_log_probs=old), options)
+        return policy_objective(
+            graphdef, params, batch, places, options, on_policy=on_policy, remat=remat, at_once=at_once
+        )
 
     (value, sums), new = jax.value_and_grad(loss, has_aux=True)(params)
     return jax.tree.map(jnp.add, gradient, new), {"loss": value, **sums}
@@ -124,22 +132,26 @@ def _hidden(graphdef, params, batch, places) -> jax.Array:
 
 @partial(
     jax.jit,
-    static_argnames=("graphdef", "teacher_graphdef", "divergence", "remat"),
+    static_argnames=("graphdef", "teacher_graphdef", "divergence", "remat", "at_once"),
     donate_argnames=("gradient",),
 )
 def _accumulate_divergence(
-    graphdef, params, teacher_graphdef, teacher, gradient, batch: DivergenceBatch, places, divergence, remat
+    graphdef, params, teacher_graphdef, teacher, gradient, batch: DivergenceBatch, places, divergence, remat, at_once
 ):
     def loss(params):
-        return divergence_loss(graphdef, params, teacher_graphdef, teacher, batch, places, divergence, remat=remat)
+        return divergence_loss(
+            graphdef, params, teacher_graphdef, teacher, batch, places, divergence, remat=remat, at_once=at_once
+        )
 
     value, new = jax.value_and_grad(loss)(params)
     return jax.tree.map(jnp.add, gradient, new), value
 
 
-@partial(jax.jit, static_argnames=("graphdef", "teacher_graphdef", "divergence"))
-def _divergence(graphdef, params, teacher_graphdef, teacher, batch: DivergenceBatch, places, divergence) -> jax.Array:
-    return divergence_loss(graphdef, params, teacher_graphdef, teacher, batch, places, divergence)
+@partial(jax.jit, static_argnames=("graphdef", "teacher_graphdef", "divergence", "at_once"))
+def _divergence(
+    graphdef, params, teacher_graphdef, teacher, batch: DivergenceBatch, places, divergence, at_once
+) -> jax.Array:
+    return divergence_loss(graphdef, params, teacher_graphdef, teacher, batch, places, divergence, at_once=at_once)
 
 
 @partial(jax.jit, static_argnames=("optimizer",), donate_argnames=("state",))
@@ -150,14 +162,32 @@ def _apply_gradient(optimizer, state: TrainState, gradient):
     return TrainState(params, opt_state, state.step + 1), norm
 
 
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def _on_mesh(
+    method: Callable[Concatenate[Learner, Arguments], Result],
+) -> Callable[Concatenate[Learner, Arguments], Result]:
+    """`method` within `jax.set_mesh`, where experts look for the mesh to exchange tokens on."""
+
+    @wraps(method)
+    def called(self: Learner, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        with jax.set_mesh(self.mesh):
+            return method(self, *args, **kwargs)
+
+    return called
+
+
 class Learner:
     """Holds what never changes during a run: structure, optimizer, mesh, micro-batch size.
 
     Attributes:
         graphdef: structure of the student.
         optimizer: optax transformation.
-        mesh: axes "fsdp" and "tensor".
+        mesh: axes "fsdp", "tensor" and "expert".
         micro_batch_tokens: tokens (padding included) of one forward and backward pass.
+        logits_at_once: logits held at a time, on all devices together.
     """
 
     def __init__(
@@ -169,10 +199,13 @@ class Learner:
         micro_batch_tokens: int,
         options: UpdateOptions = PPO,
         remat: bool = False,
+        logits_at_once: int = LOGITS_AT_ONCE,
     ):
+        """`logits_at_once` is of one device here; a mesh holds as many times more."""
         self.graphdef, self.optimizer, self.mesh = graphdef, optimizer, mesh
         self.micro_batch_tokens, self.options, self.remat = micro_batch_tokens, options, remat
-        self._rows = NamedSharding(mesh, PartitionSpec("fsdp"))
+        self.logits_at_once = logits_at_once * mesh.size
+        self._rows = NamedSharding(mesh, PartitionSpec(ROW_AXES))
         self._whole = NamedSharding(mesh, PartitionSpec())
         self._processes = processes_of(mesh)
 
@@ -185,10 +218,13 @@ class Learner:
         opt_state = jax.jit(self.optimizer.init, out_shardings=where)(params)
         return TrainState(params, opt_state, jax.jit(lambda: jnp.int32(0), out_shardings=self._whole)())
 
+    @_on_mesh
     def score(self, params: Any, packed: Packed) -> np.ndarray:
         """Log-probabilities `[rows, length]` float32 in nats of the responses of `packed`; 0 elsewhere."""
-        return self._each(_score, params, packed, np.zeros(packed.tokens.shape, np.float32))
+        scored = partial(_score, at_once=self.logits_at_once)
+        return self._each(scored, params, packed, np.zeros(packed.tokens.shape, np.float32))
 
+    @_on_mesh
     def hidden(self, params: Any, packed: Packed) -> np.ndarray:
         """Last hidden states `[rows, length, width]` float32 before the response tokens of `packed`; 0 elsewhere.
 
@@ -204,14 +240,16 @@ class Learner:
         ]
         return np.concatenate(parts)[: len(packed.tokens)] if parts else nothing
 
+    @_on_mesh
     def divergence(self, params: Any, term: DivergenceTerm) -> float:
         """The value of a full-vocabulary term for the student with `params`, in nats."""
         parts = [
-            _divergence(self.graphdef, params, term.graphdef, term.teacher, *part, term.function)
+            _divergence(self.graphdef, params, term.graphdef, term.teacher, *part, term.function, self.logits_at_once)
             for part in self._micro_batches(term.batch)
         ]
         return float(np.sum(jax.device_get(parts)))
 
+    @_on_mesh
     def update(
         self, state: TrainState, batch: TokenBatch, *, on_policy: bool = False, divergence: DivergenceTerm | None = None
     ) -> tuple[TrainState, dict[str, float]]:
@@ -230,7 +268,7 @@ class Learner:
         totals: list[Any] = []
         for part in self._micro_batches(batch):
             gradient, sums = _accumulate(
-                self.graphdef, state.params, gradient, *part, self.options, self.remat, on_policy
+                self.graphdef, state.params, gradient, *part, self.options, self.remat, self.logits_at_once, on_policy
             )
             totals.append(sums)
         if divergence is not None:
@@ -245,8 +283,9 @@ class Learner:
         value = jnp.zeros(())
         for part in self._micro_batches(term.batch):
             gradient, loss = _accumulate_divergence(
-                self.graphdef, params, term.graphdef, term.teacher, gradient, *part, term.function, self.remat
-            )
+                self.graphdef, params, term.graphdef, term.teacher, gradient, *part, term.function, self.remat,
+                self.logits_at_once,
+            )  # fmt: skip
             value = value + loss
         return gradient, value
 
@@ -256,8 +295,8 @@ class Learner:
         The last ones are filled with rows of padding; all processes give as many as the one with most rows needs.
         """
         rows, length = batch.tokens.shape
-        fsdp = self.mesh.shape["fsdp"]
-        size = max(1, self.micro_batch_tokens // (length * fsdp)) * fsdp // self._processes
+        shards = row_parts(self.mesh)
+        size = max(1, self.micro_batch_tokens // (length * shards)) * shards // self._processes
         masked = batch.mask.sum(axis=1)
         densest = [int(masked[start : start + size].max()) for start in range(0, rows, size)]
         everywhere = gather(densest) if self._processes > 1 else [densest]

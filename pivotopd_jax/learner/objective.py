@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from pivotopd_jax.losses.surrogate import clipped_surrogate, kl_estimate
-from pivotopd_jax.models.qwen3 import apply, compute_logits, tree_mask
+from pivotopd_jax.models.head import LOGITS_AT_ONCE, Head, chosen_log_probs, chunked_log_probs, chunked_sum
+from pivotopd_jax.models.qwen3 import apply, output_head, tree_mask
 from pivotopd_jax.records import DivergenceBatch, TokenBatch
 
 
@@ -43,7 +44,9 @@ PPO = UpdateOptions()
 """The papers' settings."""
 
 
-def token_log_probs(graphdef: Any, params: Any, batch: Any, places: jax.Array, *, remat: bool = False) -> jax.Array:
+def token_log_probs(
+    graphdef: Any, params: Any, batch: Any, places: jax.Array, *, at_once: int = LOGITS_AT_ONCE
+) -> jax.Array:
     """Log-probability in nats of response tokens given their ancestors.
 
     Args:
@@ -51,13 +54,14 @@ def token_log_probs(graphdef: Any, params: Any, batch: Any, places: jax.Array, *
         batch: `tokens`, `positions`, `subtree_end`, `parent` and `mask`, all `[rows, length]`.
         places: `[rows, most]` int32, indices of the masked tokens of each row; those that do not exist are `length`.
             Logits are made at these places only: a small share of a transcript is responses.
+        at_once: logits held at a time, see `models.head`.
 
     Returns:
         `[rows, length]` float32, 0 outside the mask.
     """
-    logits = response_logits(graphdef, params, batch, places, remat=remat)
+    hidden = response_hidden(graphdef, params, batch, places)
     tokens = jnp.take_along_axis(batch.tokens, places, axis=1, mode="clip")
-    log_probs = jnp.take_along_axis(logits, tokens[..., None], axis=-1)[..., 0] - jax.nn.logsumexp(logits, axis=-1)
+    log_probs = chunked_log_probs(output_head(graphdef, params), hidden, tokens, at_once=at_once)
     rows = jnp.arange(len(places))[:, None]
     return jnp.zeros(batch.tokens.shape, jnp.float32).at[rows, places].set(log_probs, mode="drop")
 
@@ -69,9 +73,37 @@ def response_hidden(graphdef: Any, params: Any, batch: Any, places: jax.Array, *
     return jnp.take_along_axis(hidden, before[..., None], axis=1)
 
 
-def response_logits(graphdef: Any, params: Any, batch: Any, places: jax.Array, *, remat: bool = False) -> jax.Array:
-    """Logits `[rows, most, vocabulary]` of the response tokens at `places`; see `token_log_probs`."""
-    return compute_logits(graphdef, params, response_hidden(graphdef, params, batch, places, remat=remat))
+def at_places(values: Any, places: jax.Array) -> Any:
+    """The entries `[rows, most, ...]` at `places` of a tree of arrays `[rows, length, ...]`; 0 where there is none."""
+    rows = jnp.arange(len(places))[:, None]
+    return jax.tree.map(lambda a: a.at[rows, places].get(mode="fill", fill_value=0), values)
+
+
+def policy_objective(
+    graphdef: Any,
+    params: Any,
+    batch: TokenBatch,
+    places: jax.Array,
+    options: UpdateOptions,
+    *,
+    on_policy: bool,
+    remat: bool = False,
+    at_once: int = LOGITS_AT_ONCE,
+) -> tuple[jax.Array, dict]:
+    """`policy_loss` of the student's log-probs on `batch`; see `token_log_probs`.
+
+    Args:
+        on_policy: the student is the policy that sampled: `batch.old_log_probs` is not read, all ratios are 1.
+        remat: recompute each layer in the backward pass.
+    """
+
+    def of_chunk(logits: jax.Array, part: TokenBatch, _: None) -> tuple[jax.Array, dict]:
+        log_probs = chosen_log_probs(logits, part.tokens)
+        old = jax.lax.stop_gradient(log_probs) if on_policy else part.old_log_probs
+        return policy_loss(log_probs, part._replace(old_log_probs=old), options)
+
+    hidden = response_hidden(graphdef, params, batch, places, remat=remat)
+    return chunked_sum(of_chunk, output_head(graphdef, params), hidden, at_places(batch, places), at_once=at_once)
 
 
 def divergence_loss(
@@ -84,23 +116,28 @@ def divergence_loss(
     divergence: Callable[[Any, Any], Any],
     *,
     remat: bool = False,
+    at_once: int = LOGITS_AT_ONCE,
 ) -> jax.Array:
     """Σ w · divergence(teacher's logits, student's logits) over the response tokens of `batch`, in nats.
 
     The teacher is the one that made `batch.teacher_hidden`; only its head is used, and no gradient reaches it.
     """
-    rows = jnp.arange(len(places))[:, None]
-    teacher = compute_logits(teacher_graphdef, teacher_params, batch.teacher_hidden.at[rows, places].get(mode="clip"))
-    student = response_logits(graphdef, params, batch, places, remat=remat)
-    weights = batch.weights.at[rows, places].get(mode="fill", fill_value=0)
-    return jnp.sum(weights * divergence(jax.lax.stop_gradient(teacher), student))
+
+    def of_chunk(logits: jax.Array, part: Any, teacher: Head) -> tuple[jax.Array, None]:
+        teacher_hidden, weights = part
+        return jnp.sum(weights * divergence(teacher.logits(teacher_hidden), logits)), None
+
+    hidden = response_hidden(graphdef, params, batch, places, remat=remat)
+    each = at_places((batch.teacher_hidden, batch.weights), places)
+    teacher = output_head(teacher_graphdef, teacher_params)
+    return chunked_sum(of_chunk, output_head(graphdef, params), hidden, each, teacher, at_once=at_once)[0]
 
 
 def policy_loss(log_probs: jax.Array, batch: TokenBatch, options: UpdateOptions) -> tuple[jax.Array, dict]:
-    """The objective of one (micro-)batch: −Σ w·min(ρA, clip(ρ)A) + β·Σ w·k3, with w the token weights.
+    """The objective of some tokens: −Σ w·min(ρA, clip(ρ)A) + β·Σ w·k3, with w the token weights.
 
     Returns:
-        The loss in nats and metrics that add up over micro-batches.
+        The loss in nats and metrics. All are sums over tokens, which add up over micro-batches and chunks.
     """
     weights = jnp.where(batch.mask, batch.weights, 0.0)
     if options.objective == "likelihood":

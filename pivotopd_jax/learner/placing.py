@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Any
 
@@ -11,6 +12,14 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pivotopd_jax.models.qwen3 import partition_specs
 
+ROW_AXES = ("fsdp", "expert")
+"""Axes of the mesh that rows are spread over."""
+
+
+def row_parts(mesh: Mesh) -> int:
+    """Into how many parts rows are cut."""
+    return math.prod(mesh.shape[axis] for axis in ROW_AXES)
+
 
 def processes_of(mesh: Mesh) -> int:
     """How many processes own devices of `mesh`."""
@@ -18,20 +27,21 @@ def processes_of(mesh: Mesh) -> int:
 
 
 def check_mesh(mesh: Mesh) -> None:
-    """Makes sure that all processes have an equal part of the rows that lie over the axis "fsdp".
+    """Makes sure that all processes have an equal part of the rows.
 
     Raises:
         ValueError: they have not; says what they have and what would do.
     """
-    rows = np.moveaxis(mesh.devices, mesh.axis_names.index("fsdp"), 0)
-    owners = Counter(tuple(sorted({device.process_index for device in row.flat})) for row in rows)
-    expected = {(process,): len(rows) / jax.process_count() for process in range(jax.process_count())}
+    axes = [mesh.axis_names.index(axis) for axis in ROW_AXES]
+    parts = np.moveaxis(mesh.devices, axes, range(len(axes))).reshape(row_parts(mesh), -1)
+    owners = Counter(tuple(sorted({device.process_index for device in part})) for part in parts)
+    expected = {(process,): len(parts) / jax.process_count() for process in range(jax.process_count())}
     if owners != expected:
         shape = " × ".join(f"{name} {size}" for name, size in mesh.shape.items())
         raise ValueError(
             f"a mesh of {shape} does not divide evenly among {jax.process_count()} processes with "
-            f"{jax.local_device_count()} devices each; expected the {jax.device_count()} devices of all, and every "
-            "axis but fsdp within one process: set config.learner.fsdp and config.learner.tensor"
+            f"{jax.local_device_count()} devices each; expected the {jax.device_count()} devices of all, and the axis "
+            "tensor within one process: set config.learner.fsdp, tensor and expert"
         )
 
 

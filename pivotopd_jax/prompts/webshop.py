@@ -40,7 +40,8 @@ class WebShopWording:
     """Implements `prompts.prompter.Wording`; reads observations of the style "text"."""
 
     phrases: Sequence[str] = (
-        "Back to Search\n", "< Prev\n", "Page 1 (Total results: ", "\n$", ".0\n", "\nPrice: $",
+        "WebShop\nSearch", "Back to Search\n", "< Prev\n", "Page 1 (Total results: ", ")\n", "\n$", ".0\n",
+        "\nPrice: $", "search[", "click[", "]</action>",
         "Rating: N.A.\nDescription\nFeatures\nReviews\nBuy Now",
     )  # fmt: skip
 

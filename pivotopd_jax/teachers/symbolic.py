@@ -35,7 +35,7 @@ class SymbolicTeacher:
     Attributes:
         report_knowledge: what reports rest on.
         recovery_knowledge: what recovery actions rest on; "hindsight" is not possible there.
-        error_rate: share of named actions that are replaced by a random other admissible one.
+        error_rate: share of named actions that are replaced by a random other candidate.
         advise: puts into words what should be done from a state on; by default nothing.
     """
 
@@ -75,7 +75,7 @@ class SymbolicTeacher:
         for situation in situations:
             known = self._known(self.recovery_knowledge, situation.snapshot, situation.snapshot)
             action = self.planner.next_action(situation.snapshot, known)
-            named.append(self._err(action, situation.observation.admissible))
+            named.append(self._err(action, situation.snapshot))
         return named
 
     def _known(self, knowledge: KnowledgeName, now: Snapshot, end: Snapshot) -> Knowledge | None:
@@ -92,7 +92,7 @@ class SymbolicTeacher:
         for turn in chosen:
             snapshot = trajectory.turns[turn].snapshot
             known = self._known(self.report_knowledge, snapshot, trajectory.final_snapshot)
-            gold = self._err(self.planner.next_action(snapshot, known), trajectory.turns[turn].observation.admissible)
+            gold = self._err(self.planner.next_action(snapshot, known), snapshot)
             if gold is not None:
                 remarks.append(Remark(turn, gold, advise(snapshot)))
         return Report(tuple(remarks), advise(trajectory.turns[0].snapshot))
@@ -133,12 +133,13 @@ class SymbolicTeacher:
             else self.planner.distance(trajectory.snapshot_after(turn), known) - before + 1
         )
 
-    def _err(self, action: str | None, admissible: Sequence[str] | None) -> str | None:
-        """`action`, or with probability `error_rate` another admissible one. Depends on seed and arguments only."""
-        if action is None or not self.error_rate or not admissible:
+    def _err(self, action: str | None, snapshot: Snapshot) -> str | None:
+        """`action`, or with probability `error_rate` another candidate. Depends on seed and arguments only."""
+        if action is None or not self.error_rate:
             return action
-        draw = random.Random(f"{self.seed}|{action}|{'|'.join(admissible)}")
+        candidates = self.planner.candidates(snapshot)
+        draw = random.Random(f"{self.seed}|{action}|{'|'.join(candidates)}")
         if draw.random() >= self.error_rate:
             return action
-        others = [other for other in admissible if other != action]
+        others = [other for other in candidates if other != action]
         return draw.choice(others) if others else action

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -37,6 +38,13 @@ def test_distances_and_pivotal_turns(toy):
     trajectory = said(toy, ["right", "right", "! no action", "left", "left"])
     assert distances(toy.world.planner, trajectory) == [2, 1, 2, 2, 1, 2]
     assert pivotal_turns(toy.world.planner, trajectory) == [1, 4]
+
+
+def test_in_an_open_action_space_a_wasted_turn_is_pivotal(toy):
+    """The third turn (index 2) changes nothing; with a list of admissible actions that is no mistake."""
+    trajectory = said(toy, ["right", "right", "! no action", "left", "left"])
+    free = tuple(replace(t, observation=replace(t.observation, admissible=None)) for t in trajectory.turns)
+    assert pivotal_turns(toy.world.planner, replace(trajectory, turns=free)) == [1, 2, 4]
 
 
 def test_the_first_mistake_that_leaves_time_counts(toy):

@@ -1,11 +1,15 @@
-"""The update: ratios of the first update are 1, and a mesh changes nothing."""
+"""The update: ratios of the first update are 1, and neither a mesh nor chunks of logits change anything."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -13,10 +17,12 @@ import optax
 import pytest
 from flax import nnx
 
-from pivotopd_jax.learner.learner import Learner, make_mesh, make_optimizer
+from pivotopd_jax.learner.learner import DivergenceTerm, Learner, make_mesh, make_optimizer
 from pivotopd_jax.learner.objective import UpdateOptions
+from pivotopd_jax.losses.divergences import jensen_shannon
+from pivotopd_jax.models.head import LOGITS_AT_ONCE
 from pivotopd_jax.models.qwen3 import Qwen3, Qwen3Config, split
-from pivotopd_jax.records import Row, TokenBatch
+from pivotopd_jax.records import DivergenceBatch, Row, TokenBatch
 from pivotopd_jax.rollout.packing import Packed
 from pivotopd_jax.rollout.rows import batch_rows
 
@@ -40,10 +46,10 @@ def make_batch(seed: int = 0) -> tuple[TokenBatch, Packed]:
     return batch._replace(advantages=packed.scatter(list(random.normal(size=len(rows))))), packed
 
 
-def make_learner(fsdp: int = 1, tensor: int = 1, **options) -> tuple[Learner, object]:
+def make_learner(fsdp: int = 1, tensor: int = 1, expert: int = 1, **options) -> tuple[Learner, Any]:
     graphdef, params = split(Qwen3(CONFIG, rngs=nnx.Rngs(0)))
     optimizer = make_optimizer(1e-2, warmup_steps=1, max_grad_norm=1.0)
-    mesh = make_mesh(fsdp, tensor)
+    mesh = make_mesh(fsdp, tensor, expert)
     return Learner(graphdef, optimizer, mesh, micro_batch_tokens=64, options=UpdateOptions(**options)), params
 
 
@@ -82,40 +88,95 @@ def test_the_learning_rate_warms_up_and_may_fall(decay_until, rates):
 
 
 def test_a_mesh_that_is_too_large_is_refused():
-    with pytest.raises(ValueError, match="a mesh of 64 × 2 devices was asked for; this machine has"):
+    with pytest.raises(ValueError, match="a mesh of 64 × 2 × 1 devices was asked for; this machine has"):
         make_mesh(64, 2)
 
 
-def loss_and_gradient_norm(fsdp: int, tensor: int) -> tuple[float, float]:
-    learner, params = make_learner(fsdp, tensor)
-    learner.micro_batch_tokens = 64 // fsdp
+def loss_and_gradient_norm(fsdp: int, tensor: int, expert: int = 1) -> tuple[float, float]:
+    learner, params = make_learner(fsdp, tensor, expert)
+    learner.micro_batch_tokens = 64 // (fsdp * expert)
     _, metrics = learner.update(learner.init(params), make_batch()[0], on_policy=True)
     return metrics["loss"], metrics["grad_norm"]
 
 
+class Chunks(NamedTuple):
+    """How an update is made: on which mesh, of what head, and how much of its logits at once (0: all)."""
+
+    fsdp: int
+    tensor: int
+    tied: bool
+    remat: bool = False
+    at_once: int = 0
+
+
+def gradient_by_name(how: Chunks) -> dict[str, np.ndarray]:
+    """The loss of an update with a divergence term, and its whole gradient."""
+    config = dataclasses.replace(CONFIG, tie_embeddings=how.tied)
+    graphdef, params = split(Qwen3(config, rngs=nnx.Rngs(0)))
+    # Embeddings as large as a trained student's: the loss then has a gradient worth comparing.
+    params = jax.tree.map(lambda x: 10 * x if x.ndim == 2 else x, params)
+    learner = Learner(
+        graphdef, optax.sgd(1.0), make_mesh(how.fsdp, how.tensor), micro_batch_tokens=64 // how.fsdp * 8,
+        remat=how.remat, logits_at_once=how.at_once // (how.fsdp * how.tensor) or LOGITS_AT_ONCE,
+    )  # fmt: skip
+    batch, packed = make_batch()
+    scored = learner.score(params, packed)
+    batch = batch._replace(old_log_probs=scored - 0.05 * batch.mask, reference_log_probs=scored + 0.1 * batch.mask)
+    hidden = np.random.default_rng(1).normal(size=(*batch.tokens.shape, 16)).astype(np.float32)
+    taught = DivergenceBatch(*batch[:5], weights=0.5 * batch.weights, teacher_hidden=hidden)
+    term = DivergenceTerm(taught, graphdef, params, partial(jensen_shannon, beta=0.3))
+    state, metrics = learner.update(learner.init(params), batch, divergence=term)
+    found = {"loss": np.asarray(metrics["loss"]), "scored": scored, "term": learner.divergence(params, term)}
+    for (path, old), new in zip(jax.tree.leaves_with_path(params), jax.tree.leaves(state.params), strict=True):
+        found[jax.tree_util.keystr(path)] = np.asarray(old) - np.asarray(new)
+    return found
+
+
+def assert_same(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> None:
+    assert set(found) == set(expected)
+    for name, value in expected.items():
+        scale = np.abs(value).max()
+        assert scale > 0, name
+        np.testing.assert_allclose(found[name], value, atol=1e-5 * scale, err_msg=name)
+
+
+CHUNKED = [Chunks(8, 1, True, True, 1200), Chunks(4, 2, False, False, 1200), Chunks(2, 4, True, False, 1200)]
+"""1200 logits are 30 tokens: fewer than a micro-batch of 8 rows has."""
+
+
+@pytest.mark.parametrize("how", [Chunks(1, 1, True, True, 200), Chunks(1, 1, False, False, 440)])
+def test_chunks_change_neither_scores_nor_loss_nor_gradient(how):
+    assert_same(gradient_by_name(how), gradient_by_name(how._replace(remat=False, at_once=0)))
+
+
 SHARDED = """
-import jax, sys
+import jax, numpy, sys
 sys.path.insert(0, {folder!r})
-from test_learner import loss_and_gradient_norm, make_learner
+from test_learner import CHUNKED, gradient_by_name, loss_and_gradient_norm, make_learner
 assert jax.device_count() == 8
-for mesh in ((8, 1), (4, 2), (2, 4)):
+for mesh in ((8, 1), (4, 2), (2, 4), (2, 1, 4)):
     print(*loss_and_gradient_norm(*mesh))
+for number, how in enumerate(CHUNKED):
+    numpy.savez({place!r} + f"/{{number}}.npz", **gradient_by_name(how))
 learner, params = make_learner(4, 2)
 moments = [x for x in jax.tree.leaves(learner.init(params).opt_state) if x.ndim == 2]
 assert moments and all(len(x.sharding.device_set) == 8 for x in moments)
 """
 
 
-def test_sharded_over_eight_devices_equals_unsharded():
+def test_sharded_over_eight_devices_equals_unsharded(tmp_path):
     environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
-    code = SHARDED.format(folder=str(Path(__file__).parent))
+    code = SHARDED.format(folder=str(Path(__file__).parent), place=str(tmp_path))
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     expected = loss_and_gradient_norm(1, 1)
     results = [tuple(map(float, line.split())) for line in done.stdout.splitlines()]
-    assert len(results) == 3
+    assert len(results) == 4
     for result in results:
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-7)
+    for number, how in enumerate(CHUNKED):
+        with np.load(tmp_path / f"{number}.npz") as found:
+            assert_same(found, gradient_by_name(Chunks(1, 1, how.tied)))
 
 
 def test_optimizers_with_masked_parts_can_be_sharded():

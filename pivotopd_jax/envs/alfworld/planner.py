@@ -6,6 +6,7 @@ a shortest plan over what has been seen, and explores where that does not suffic
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import get_args
 
 from pivotopd_jax.envs.alfworld.commands import commands_of, natural_order
@@ -71,6 +72,10 @@ class AlfWorldPlanner:
         reading = read(game, state, _EVERYTHING if known is None else known)
         plan = self._plan(game, state, reading, reading.layout.aim)
         return self._explore(game, state, reading, known) if plan is None and known is not None else plan
+
+    def candidates(self, snapshot: AlfWorldSnapshot) -> Sequence[str]:
+        """The admissible actions."""
+        return snapshot.observation.admissible or ()
 
     def _plan(self, game: Game, state: State, reading: Reading, aim: Aim) -> str | None:
         """The next command towards `aim`; None where it is reached or out of reach."""

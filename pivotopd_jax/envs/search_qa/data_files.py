@@ -12,7 +12,7 @@ from typing import Any
 
 from pivotopd_jax.envs.real_data import named_directory
 
-VARIABLE = "SEARCHQA_DATA"
+VARIABLE = "SEARCH_QA_DATA"
 CORPUS = ("corpus.jsonl", "corpus.jsonl.gz")
 QUESTIONS = ("questions.jsonl", "questions.jsonl.gz", "questions.parquet")
 
@@ -35,7 +35,7 @@ class SearchFiles:
 
 
 def data_directory() -> Path:
-    """The directory that $SEARCHQA_DATA names; see `real_data.named_directory`."""
+    """The directory that $SEARCH_QA_DATA names; see `real_data.named_directory`."""
     return named_directory(VARIABLE, f"{CORPUS[0]} and {QUESTIONS[0]}")
 
 

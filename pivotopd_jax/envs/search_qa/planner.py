@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from pivotopd_jax.envs.search_qa.answers import normalise_answer
-from pivotopd_jax.envs.search_qa.engine import TOP_K, SearchSnapshot
+from pivotopd_jax.envs.search_qa.engine import TOP_K, VERBS, SearchSnapshot
 from pivotopd_jax.envs.search_qa.passages import Passage
 from pivotopd_jax.envs.search_qa.questions import Question
 from pivotopd_jax.envs.search_qa.retrieval import Retriever
@@ -24,6 +25,9 @@ Known = frozenset[Passage]
 """The passages that were seen."""
 
 MAX_QUERY_CHARACTERS = 400
+
+_NAME = re.compile(r"\b[A-Z][\w'-]*(?: [A-Z][\w'-]*)+")
+"""Words with capitals that follow one another."""
 
 
 class OwnQuery(NamedTuple):
@@ -98,6 +102,13 @@ class SearchQAPlanner:
         seen = {passage.id for passage in snapshot.seen}
         fresh = known is not None and not self._queries(snapshot.retriever, question)[0].shows <= seen
         return f"search[{_cut(question.text)}]" if fresh else None
+
+    def candidates(self, snapshot: SearchSnapshot) -> Sequence[str]:
+        """A search for, and an answer with, each name that the question or a passage shown says."""
+        shown = sorted(snapshot.seen, key=lambda passage: passage.id)
+        texts = (snapshot.question.text, *(passage.contents for passage in shown))
+        names = dict.fromkeys(name for text in texts for name in _NAME.findall(text))
+        return [f"{verb}[{name}]" for verb in VERBS for name in names]
 
     def _typeable(self, snapshot: SearchSnapshot, known: Known | None) -> Sequence[OwnQuery]:
         """The own queries whose names were read."""

@@ -9,7 +9,7 @@ knowledge this is the oracle.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -79,6 +79,10 @@ class WebShopPlanner:
         if routes:
             return min(routes, key=lambda route: route.turns).action
         return None if known is None else browse(snapshot.shop, snapshot.goal, snapshot.state, *known)
+
+    def candidates(self, snapshot: WebShopSnapshot) -> Sequence[str]:
+        """The admissible actions, suggested queries among them."""
+        return snapshot.observation.admissible or ()
 
 
 def _routes(prospects: Prospects, state: State, known: Known | None) -> list[Route]:

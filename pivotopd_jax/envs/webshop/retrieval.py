@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
@@ -20,8 +20,13 @@ import numpy as np
 
 from pivotopd_jax.envs.webshop.analysis import terms
 from pivotopd_jax.envs.webshop.products import Product
+from pivotopd_jax.envs.webshop.shortlist import Word, impact_bytes, shortlist
 
 MAX_HITS = 50
+LARGE = 1 << 16
+"""Documents; from here on a search scores only a shortlist exactly."""
+FREQUENT = 1 / 16
+"""Share of the documents of a large index that hold a frequent word, which then has a byte for every document."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,8 @@ class _Arrays(NamedTuple):
         documents: `[postings]` int32, ascending for each term.
         saturations: `[postings]` float32, term counts times the documents' length norms.
         order: `[documents]` int32, the position of each in the catalogue.
+        frequent: `[frequent terms]` int64, places in `keys`, ascending; none if there are few documents.
+        impacts: `[frequent terms, documents]` uint8, see `shortlist.impact_bytes`.
     """
 
     keys: np.ndarray
@@ -87,6 +94,8 @@ class _Arrays(NamedTuple):
     documents: np.ndarray
     saturations: np.ndarray
     order: np.ndarray
+    frequent: np.ndarray
+    impacts: np.ndarray
 
 
 class Index:
@@ -108,7 +117,8 @@ class Index:
     def load(cls, directory: Path, ranking: str) -> Index:
         """The index that `save` wrote, mapped into memory: processes share its pages."""
         index = cls.__new__(cls)
-        index._use(ranking, _Arrays(*(np.load(directory / f"{name}.npy", mmap_mode="r") for name in _Arrays._fields)))
+        files = (np.load(directory / f"{name}.npy", mmap_mode="r") for name in _Arrays._fields)
+        index._use(ranking, _Arrays(*map(np.asarray, files)))  # `asarray`: slices of `np.memmap` are made slowly
         return index
 
     def save(self, directory: Path) -> None:
@@ -122,22 +132,26 @@ class Index:
 
     def _search(self, query: str) -> tuple[int, ...]:
         """Positions of the best products, at most `MAX_HITS`; any text is only words here."""
-        scores = np.zeros(len(self._arrays.order))
-        for term, times in Counter(terms(query)).items():
-            start, end = self._postings(term)
-            if start < end:
-                weight = np.float32(times * self._inverse_document_frequency(end - start))
-                saturation = self._arrays.saturations[start:end]
-                scores[self._arrays.documents[start:end]] += weight - weight / (np.float32(1) + saturation)
-        return tuple(int(self._arrays.order[i]) for i in _best(scores))
+        words = [word for term, times in Counter(terms(query)).items() if (word := self._word(term, times))]
+        size = len(self._arrays.order)
+        if len(self._arrays.frequent):
+            documents = shortlist(words, size, MAX_HITS)
+            scores = _scores_of(documents, words)
+        else:
+            documents, scores = np.arange(size), _all_scores(size, words)
+        return tuple(self._arrays.order[_best(documents, scores)].tolist())
 
-    def _postings(self, term: str) -> tuple[int, int]:
-        """Where the postings of a term begin and end; nowhere if no document holds it."""
-        key = term_key(term)
-        place = int(np.searchsorted(self._arrays.keys, key))
-        if place == len(self._arrays.keys) or self._arrays.keys[place] != key:
-            return 0, 0
-        return int(self._arrays.starts[place]), int(self._arrays.starts[place + 1])
+    def _word(self, term: str, times: int) -> Word | None:
+        """A term that is `times` in a query; None if no document holds it."""
+        arrays, key = self._arrays, term_key(term)
+        place = int(np.searchsorted(arrays.keys, key))
+        if place == len(arrays.keys) or arrays.keys[place] != key:
+            return None
+        held = slice(*arrays.starts[place : place + 2].tolist())
+        row = int(np.searchsorted(arrays.frequent, place))
+        frequent = row < len(arrays.frequent) and arrays.frequent[row] == place
+        weight = np.float32(times * self._inverse_document_frequency(held.stop - held.start))
+        return Word(weight, arrays.documents[held], arrays.saturations[held], arrays.impacts[row] if frequent else None)
 
     def _inverse_document_frequency(self, documents: int) -> np.float32:
         return np.float32(np.log1p((len(self._arrays.order) - documents + 0.5) / (documents + 0.5)))
@@ -159,14 +173,38 @@ def term_key(term: str) -> np.uint64:
     return np.uint64(int.from_bytes(blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest()))
 
 
-def _best(scores: np.ndarray) -> np.ndarray:
-    """Documents by score, best first, at most `MAX_HITS`; equal ones in the order of their numbers."""
+def _all_scores(size: int, words: Sequence[Word]) -> np.ndarray:
+    """Scores of all documents, `[size]` float64."""
+    scores = np.zeros(size)
+    for word in words:
+        scores[word.documents] += word.adds()
+    return scores
+
+
+def _scores_of(documents: np.ndarray, words: Sequence[Word]) -> np.ndarray:
+    """Scores of some documents, int32 and ascending, as `_all_scores` adds them up."""
+    scores = np.zeros(len(documents))
+    for word in words:
+        places = np.searchsorted(word.documents, documents)
+        places[places == len(word.documents)] = 0
+        held = np.flatnonzero(word.documents[places] == documents)
+        scores[held] += word.adds(places[held])
+    return scores
+
+
+def _best(documents: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Documents by score, best first, at most `MAX_HITS`; equal ones in the order of their numbers.
+
+    Args:
+        documents: `[documents]`, ascending.
+        scores: `[documents]` float64; 0 is no hit.
+    """
     hits = np.flatnonzero(scores)
     found = scores[hits].astype(np.float32)
     if len(hits) > MAX_HITS:
         good = found >= np.partition(found, -MAX_HITS)[-MAX_HITS]
         hits, found = hits[good], found[good]
-    return hits[np.argsort(-found, kind="stable")[:MAX_HITS]]
+    return documents[hits[np.argsort(-found, kind="stable")[:MAX_HITS]]]
 
 
 def _invert(products: Iterable[Product], ranking: Ranking) -> _Arrays:
@@ -194,7 +232,20 @@ def _invert(products: Iterable[Product], ranking: Ranking) -> _Arrays:
     sorting = np.lexsort((documents, places))
     starts = np.concatenate([[0], np.cumsum(np.bincount(places, minlength=len(keys)))]).astype(np.int64)
     saturations = np.asarray(frequencies, np.float32) * norms[documents]
-    return _Arrays(keys[by_key], starts, documents[sorting], saturations[sorting], order)
+    postings = starts, documents[sorting], saturations[sorting]
+    return _Arrays(keys[by_key], *postings, order, *_frequent(*postings, len(order)))
+
+
+def _frequent(
+    starts: np.ndarray, documents: np.ndarray, saturations: np.ndarray, size: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """`frequent` and `impacts` of an index of `size` documents."""
+    frequent = np.flatnonzero(np.diff(starts) >= FREQUENT * size) if size >= LARGE else np.empty(0, np.int64)
+    impacts = np.empty((len(frequent), size), np.uint8)
+    for row, place in enumerate(frequent):
+        held = slice(starts[place], starts[place + 1])
+        impacts[row] = impact_bytes(documents[held], saturations[held], size)
+    return frequent, impacts
 
 
 def _length_norms(lengths: np.ndarray, ranking: Ranking) -> np.ndarray:

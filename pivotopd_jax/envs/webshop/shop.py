@@ -13,7 +13,7 @@ from pivotopd_jax.envs.webshop.nouns import Nouns
 from pivotopd_jax.envs.webshop.products import Product, read_products
 from pivotopd_jax.envs.webshop.retrieval import Index, ranking_named
 from pivotopd_jax.envs.webshop.reward import Reward, has_attribute, judge
-from pivotopd_jax.envs.webshop.stored import GOALS, StoredProducts, store, stream_rows
+from pivotopd_jax.envs.webshop.stored import GOALS, LAYOUT, StoredProducts, store, stream_rows
 from pivotopd_jax.files import user_cache
 
 LARGE = 20_000
@@ -156,7 +156,7 @@ def stored_catalogue(directory: Path, ranking: str, seed: int) -> Path:
     """
     files = data_files.find(directory)
     stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in (files.items, files.attributes)]
-    name = sha256(repr([stamps, ranking, seed]).encode()).hexdigest()[:16]
+    name = sha256(repr([LAYOUT, stamps, ranking, seed]).encode()).hexdigest()[:16]
     place = user_cache() / f"webshop-{name}"
     if not place.is_dir():
         rows = stream_rows(data_files.pieces(files.items))

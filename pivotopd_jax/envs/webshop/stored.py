@@ -21,6 +21,8 @@ from pivotopd_jax.envs.webshop.retrieval import Index
 from pivotopd_jax.files import whole_directory
 
 ASINS, PLACES, GOALS = "asins.npy", "places.npy", "goals.jsonl"
+LAYOUT = 2
+"""Of the files, those of the index included; a catalogue kept in another layout is not opened but made anew."""
 LONGEST_ITEM = 16 << 20
 """Characters; a longer one is taken for a broken file."""
 

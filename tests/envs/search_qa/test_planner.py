@@ -205,3 +205,21 @@ def test_real_questions(search_qa_data, cache):
             assert len(action) <= 408
             answered += env.step(action).won
     assert answered > 80
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_candidates_are_what_the_texts_suggest(sizes):
+    """All of them would be carried out, and the right way is always among them."""
+    planner, env = SearchQAPlanner(top_k=sizes[3]), SearchQAEnv(top_k=sizes[3])
+    for seed in range(10):
+        _, task = drawn(seed, sizes)
+        env.reset(task)
+        assert planner.candidates(env.snapshot()) == [
+            f"{verb}[{task.source.question.queries[0]}]" for verb in ("search", "answer")
+        ]
+        while (action := planner.next_action(env.snapshot(), planner.observed(env.snapshot()))) is not None:
+            candidates = planner.candidates(env.snapshot())
+            assert action in candidates
+            assert all(env.accepts(candidate) for candidate in candidates)
+            env.step(action)
+        assert env.snapshot().won

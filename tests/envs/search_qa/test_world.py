@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
+from collections import Counter
 
 import pytest
 
+from pivotopd_jax.envs.search_qa import stored
 from pivotopd_jax.envs.search_qa.data_files import DataError
 from pivotopd_jax.envs.search_qa.questions import TEST_SETS
-from pivotopd_jax.envs.search_qa.retrieval import load_bm25
 from pivotopd_jax.envs.search_qa.serving import RetrievalServer
+from pivotopd_jax.envs.search_qa.stored import load_bm25
 from pivotopd_jax.envs.search_qa.world import GENERATED, SearchQA
 
 
@@ -30,7 +33,10 @@ def test_generated_tasks():
         world.tasks("dev")
 
 
-def test_real_tasks(directory, tmp_path):
+@pytest.mark.parametrize("limit", [100_000, 3])
+def test_real_tasks(directory, tmp_path, monkeypatch, limit):
+    """Searched by either engine: the corpus has four passages."""
+    monkeypatch.setattr(stored, "MAX_PASSAGES", limit)
     world = SearchQA(directory, cache=tmp_path / "cache", top_k=2)
     found = {split: [(task.id, task.kind) for task in world.tasks(split)] for split in world.splits}
     assert found == {
@@ -42,9 +48,29 @@ def test_real_tasks(directory, tmp_path):
     assert world.name == "search_qa (real, bm25, top 2)"
     env = world.make()
     env.reset(world.tasks("train")[0])
+    assert (world.planner.distance(env.snapshot()), world.planner.next_action(env.snapshot())) == (
+        2,
+        "search[Who directed Red River?]",
+    )
     assert env.step("search[river lee oak]").observation.text.count('\n"') == 2
+    assert world.planner.next_action(env.snapshot()) == "answer[Ann Lee]"
     again = SearchQA(directory, cache=tmp_path / "cache")
     assert again.tasks("test")[0].source.retriever is world.tasks("train")[0].source.retriever
+
+
+def test_the_papers_test_panel(tmp_path):
+    """The first hundred questions of six sets, in their order, and all of Bamboogle."""
+    sizes = {"nq": 130, "bamboogle": 125, "musique": 40}
+    rows = [
+        {"data_source": kind, "question": f"{kind} {n}?", "golden_answers": ["x"], "extra_info": {"split": split}}
+        for n in range(130) for kind, size in sizes.items() for split in ("test", "train") if n < size
+    ]  # fmt: skip
+    (tmp_path / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    world = SearchQA(tmp_path, retriever="http://127.0.0.1:1", test_questions=100)
+    asked = [task.source.question for task in world.tasks("test")]
+    assert Counter(question.kind for question in asked) == {"nq": 100, "bamboogle": 125, "musique": 40}
+    assert [q.text for q in asked if q.kind == "nq"] == [f"nq {n}?" for n in range(100)]
+    assert len(world.tasks("train")) == sum(sizes.values())
 
 
 def test_a_remote_retriever(directory, tmp_path):
@@ -85,7 +111,8 @@ def test_a_remote_retriever_needs_no_corpus(directory):
         ({"passages": 5}, "passages=5: expected 6 to 64"),
         ({"top_k": 6}, "top_k=6: expected 1 to 5"),
         ({"retriever": "http://h"}, "generated questions are searched in this process; leave it ''"),
-        ({"source": "x", "top_k": 0}, "top_k=0: expected at least 1"),
+        ({"source": "x", "top_k": 0}, "top_k=0, test_questions=0: expected at least 1"),
+        ({"source": "x", "test_questions": -1}, "test_questions=-1: expected at least 1"),
     ],
 )
 def test_wrong_arguments(arguments, message):
@@ -94,15 +121,15 @@ def test_wrong_arguments(arguments, message):
 
 
 def test_missing_data(tmp_path, directory, monkeypatch):
-    monkeypatch.delenv("SEARCHQA_DATA", raising=False)
-    with pytest.raises(FileNotFoundError, match="SEARCHQA_DATA='' is not a directory; set it to the folder with"):
+    monkeypatch.delenv("SEARCH_QA_DATA", raising=False)
+    with pytest.raises(FileNotFoundError, match="SEARCH_QA_DATA='' is not a directory; set it to the folder with"):
         SearchQA("real")
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileNotFoundError, match=r"holds no questions: expected one of questions.jsonl, questions.json"):
         SearchQA(tmp_path / "empty")
     with pytest.raises(ValueError, match="the retriever's address is 'nowhere'"):
         SearchQA(directory, retriever="nowhere")
-    monkeypatch.setenv("SEARCHQA_DATA", str(directory))
+    monkeypatch.setenv("SEARCH_QA_DATA", str(directory))
     assert SearchQA("real").name == "search_qa (real, bm25, top 3)"
 
 

@@ -1,0 +1,35 @@
+"""The stages of a step are measured for each method from one base. How long they take, no test asks."""
+
+from __future__ import annotations
+
+import pytest
+from test_train import tiny_config
+
+from pivotopd_jax.evaluation import bench_step
+
+
+def test_every_stage_of_every_method_is_measured(tmp_path, monkeypatch):
+    steps = []
+    seconds_of_a_step = bench_step._seconds_of_a_step
+
+    def counted(run, step):
+        steps.append((run.method.name, run.config.knobs.recovery_depth, step))
+        return seconds_of_a_step(run, step)
+
+    monkeypatch.setattr(bench_step, "_seconds_of_a_step", counted)
+    found = bench_step.bench_step(tiny_config(), tmp_path / "run", rounds=2, depths=(0, 2))
+    assert list(found) == ["grpo", "K=0", "K=2"]
+    each = [("grpo", 0), ("pivotopd", 0), ("pivotopd", 2)]
+    assert steps == 2 * [(*which, step) for step in range(2) for which in each]
+    for row in found.values():
+        assert set(row) == {*bench_step.STAGES, "total", "over_grpo"}
+        assert row["total"] > row["collect"] > 0
+    assert found["grpo"]["over_grpo"] == 1
+    assert found["K=2"]["extend"] > found["grpo"]["extend"]
+
+
+def test_medians_count_a_stage_that_did_not_happen_as_nothing():
+    steps = [{"collect": 1.0, "update": 2.0}, {"collect": 3.0}, {"collect": 2.0, "update": 1.0}]
+    found = bench_step._medians(steps)
+    assert (found["collect"], found["update"], found["extend"]) == (2.0, 1.0, 0.0)
+    assert found["total"] == pytest.approx(3.0)
