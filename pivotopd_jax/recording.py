@@ -19,12 +19,12 @@ from pivotopd_jax.records import Note, Trajectory
 METRICS_FILE = "metrics.jsonl"
 
 
-def make_recorder(directory: Path, *, resume_from: int) -> Recorder:
+def make_recorder(directory: Path, *, resume_from: int) -> QuietRecorder:
     """A recorder that writes into `directory`, in the first of all processes; one that writes nothing in the others."""
-    return FileRecorder(directory, resume_from=resume_from) if is_first() else Recorder()
+    return Recorder(directory, resume_from=resume_from) if is_first() else QuietRecorder()
 
 
-class Recorder:
+class QuietRecorder:
     """Takes down what happens, and keeps it to itself.
 
     Attributes:
@@ -59,7 +59,7 @@ class Recorder:
         """Nothing more will come."""
 
 
-class FileRecorder(Recorder):
+class Recorder(QuietRecorder):
     """Writes metrics.jsonl, TensorBoard events and readable trajectories; prints one line a step.
 
     Attributes:

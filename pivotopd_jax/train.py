@@ -18,7 +18,7 @@ from pivotopd_jax.learner.learner import TrainState
 from pivotopd_jax.methods.method import Method
 from pivotopd_jax.offline import prepare
 from pivotopd_jax.processes import gather, own, summed, together
-from pivotopd_jax.recording import Recorder, make_recorder
+from pivotopd_jax.recording import QuietRecorder, make_recorder
 from pivotopd_jax.records import Note, Row, Task, Trajectory
 from pivotopd_jax.rollout.annotate import annotate
 from pivotopd_jax.rollout.behaviours import make_actor
@@ -96,7 +96,7 @@ def train(config: Any, directory: Path, *, method: Method | None = None) -> tupl
     return run, progress.state
 
 
-def train_step(run: Run, progress: Progress, step: int, recorder: Recorder) -> tuple[Progress, Metrics]:
+def train_step(run: Run, progress: Progress, step: int, recorder: QuietRecorder) -> tuple[Progress, Metrics]:
     """One step on fresh rollouts; deterministic in (configuration, progress, step)."""
     config, method, seed = run.config, run.method, request_seed(run.config.seed, step)
     state, asked, place = progress.state, dict(run.teacher.outcomes), own_trajectories(run).start

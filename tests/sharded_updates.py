@@ -1,11 +1,10 @@
-"""One update on many devices, in one process or several: `sharded_updates.py FOLDER`; writes what came of it there.
+"""One update in two processes with four devices each: `sharded_updates.py FOLDER`; writes what came of it there.
 
 Not a test: tests/learner/test_placing.py starts it, and takes the same update on one device.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +21,7 @@ from pivotopd_jax.learner.learner import Learner, make_mesh
 from pivotopd_jax.learner.objective import UpdateOptions
 from pivotopd_jax.learner.placing import check_mesh, local_copy
 from pivotopd_jax.models.qwen3 import Qwen3, Qwen3Config, shardings, split
-from pivotopd_jax.processes import COUNT, ProcessFailure, draw, gather, join, own, place_of, share_of, together
+from pivotopd_jax.processes import ProcessFailure, draw, gather, join, own, place_of, share_of, together
 from pivotopd_jax.records import Row
 from pivotopd_jax.rollout.rows import Counts, batch_rows, check_lengths, counts_of
 
@@ -113,19 +112,15 @@ def exchanged() -> dict[str, Any]:
 
 
 def main(folder: Path) -> None:
-    count = int(os.environ.get(COUNT, 1))
-    if count > 1:
-        join()
+    join()
     index, results = jax.process_index(), {}
     for mesh in MESHES:
-        for case, shares in CASES.items() if mesh == MESHES[0] else [("uneven", CASES["uneven"])]:
-            indices = shares[index] if count > 1 else range(13)
-            found = updated(make_mesh(*mesh), indices, micro_batch_tokens=2 * LENGTH)
+        for case in CASES if mesh == MESHES[0] else ["uneven"]:
+            found = updated(make_mesh(*mesh), CASES[case][index], micro_batch_tokens=2 * LENGTH)
             results |= {f"{mesh[0]}x{mesh[1]}/{case}/{name}": value for name, value in found.items()}
-    if count > 1:
-        meshes = [refused_mesh(*mesh) for mesh in ((1, 8), (2, 2), (1, 1), (2, 4))]
-        results["said"] = np.asarray([refused_row(), *meshes, repr(exchanged())])
-    np.savez(folder / f"{index}_of_{count}.npz", **results)
+    meshes = [refused_mesh(*mesh) for mesh in ((1, 8), (2, 2), (1, 1), (2, 4))]
+    results["said"] = np.asarray([refused_row(), *meshes, repr(exchanged())])
+    np.savez(folder / f"{index}_of_2.npz", **results)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""However rows and parameters are divided among devices and processes, an update is the same."""
+"""However rows and parameters are divided among processes, an update is the same; see test_learner.py for devices."""
 
 from __future__ import annotations
 
@@ -13,22 +13,13 @@ from sharded_updates import CASES, LENGTH, MESHES, updated
 from pivotopd_jax.learner.learner import make_mesh
 
 SCRIPT = str(Path(__file__).parents[1] / "sharded_updates.py")
-DIVIDED = [("8x1", case) for case in CASES] + [("4x2", "uneven"), ("2x4", "uneven")]
+DIVIDED = [("8x1", case) for case in CASES] + [(f"{fsdp}x{tensor}", "uneven") for fsdp, tensor in MESHES[1:]]
 
 
 @pytest.fixture(scope="module")
 def expected() -> dict[str, np.ndarray]:
     """The update on one device."""
     return updated(make_mesh(), range(13), micro_batch_tokens=4 * LENGTH)
-
-
-@pytest.fixture(scope="module")
-def of_one(tmp_path_factory) -> dict[str, np.ndarray]:
-    """What one process with eight devices finds."""
-    folder = tmp_path_factory.mktemp("one")
-    ((status, _, errors),) = run_processes([SCRIPT, str(folder)], [{}], devices=8)
-    assert status == 0, errors[-3000:]
-    return dict(np.load(folder / "0_of_1.npz"))
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +40,9 @@ def assert_equal_update(found: dict[str, np.ndarray], expected: dict[str, np.nda
     return sum(name.startswith("score/") for name in own)
 
 
-@pytest.mark.parametrize("mesh", [f"{fsdp}x{tensor}" for fsdp, tensor in MESHES])
-def test_sharded_over_eight_devices_equals_unsharded(of_one, expected, mesh):
-    assert np.abs(expected["gradient/0"]).max() > 1e-2
-    assert assert_equal_update(of_one, expected, f"{mesh}/uneven/") == 13
-
-
 @pytest.mark.parametrize(("mesh", "case"), DIVIDED)
 def test_divided_among_two_processes_equals_unsharded(of_two, expected, mesh, case):
+    assert np.abs(expected["gradient/0"]).max() > 1e-2
     scores = [assert_equal_update(found, expected, f"{mesh}/{case}/") for found in of_two]
     assert scores == [len(share) for share in CASES[case]]
 
