@@ -28,7 +28,7 @@ class ProcessFailure(RuntimeError):
 
 
 def join() -> None:
-    """Makes this process one of those of its run; to be called before JAX does anything else.
+    """Makes this process one of those of its run; to be called before JAX does anything else, imported or not.
 
     Slurm, GKE, TPU and MPI jobs are found out by JAX itself. Elsewhere three environment variables say it:
     JAX_COORDINATOR_ADDRESS (host:port of the first process), JAX_NUM_PROCESSES and JAX_PROCESS_ID (from 0).
