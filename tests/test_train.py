@@ -265,7 +265,7 @@ def test_a_comparison_keeps_its_finished_cells(place):
         ({"method": "opsd", "knobs.privileged": "nope"}, "expected 'skills' or 'gold_action'"),
         ({"teacher.kind": "nope"}, "expected 'symbolic', 'self' or 'served'"),
         ({"steps": 25}, "0 at optimizer step 24, but the run takes 25; set config.ppo.decay_until=25, or 0"),
-        ({"learner.fsdp": 64}, "a mesh of 64 × 1 devices was asked for"),
+        ({"learner.fsdp": 64}, "a mesh of 64 × 1 × 1 devices was asked for"),
         ({"student": "/no/such/directory"}, "no/such/directory"),
         ({"world.source": "/no/such/games"}, "no/such/games"),
     ],

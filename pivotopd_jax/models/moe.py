@@ -15,7 +15,7 @@ There is no load-balancing loss: it belongs to pretraining, and these models are
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -145,6 +145,7 @@ def _mix_on_mesh(
         return jax.lax.psum_scatter(mixed, split, tiled=True) if spread else jax.lax.psum(mixed, split)
 
     tokens = PartitionSpec(("fsdp", "expert") if spread else None)
-    inward, outward = PartitionSpec(split, None, tensor), PartitionSpec(split, tensor, None)
+    inward: Any = PartitionSpec(split, None, tensor)  # in the places of the arrays that they are of
+    outward: Any = PartitionSpec(split, tensor, None)
     specs = (tokens, tokens, tokens, ExpertWeights(inward, inward, outward))
     return jax.shard_map(local, in_specs=specs, out_specs=tokens)(x, chosen, weights, experts)

@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +30,13 @@ PUBLISHED = Qwen3Config(  # Qwen3-30B-A3B
 )
 
 
-def draw(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+def draw(*shape: int, seed: int = 0) -> jax.Array:
+    return jnp.asarray(np.random.default_rng(seed).normal(size=shape), jnp.float32)
 
 
 def some_experts(count: int, hidden: int = 6, width: int = 5) -> ExpertWeights:
     inward, outward = (count, hidden, width), (count, width, hidden)
-    return ExpertWeights(*(jnp.asarray(draw(*s, seed=i)) for i, s in enumerate((inward, inward, outward))))
+    return ExpertWeights(*(draw(*s, seed=i) for i, s in enumerate((inward, inward, outward))))
 
 
 def token_by_token(x: Any, chosen: Any, weights: Any, experts: ExpertWeights) -> jax.Array:
@@ -61,24 +62,24 @@ def test_mixing_equals_going_token_by_token_and_so_do_its_gradients(tokens: int)
     """One expert is chosen by nobody, one by everybody; one token (decoding) is mixed as many are."""
     experts, x, weights = some_experts(5), draw(tokens, 6, seed=7), draw(tokens, 3, seed=8)
     others = np.random.default_rng(9)
-    chosen = np.stack([np.append(others.permutation(3)[:2], 4) for _ in range(tokens)]).astype(np.int32)
+    chosen = jnp.asarray([[*others.permutation(3)[:2], 4] for _ in range(tokens)], jnp.int32)
 
-    def loss(x: Any, weights: Any, experts: Any, function: Any) -> jax.Array:
+    def loss(function: Any, x: Any, weights: Any, experts: Any) -> jax.Array:
         return jnp.sum(jnp.sin(function(x, chosen, weights, experts)))
 
     np.testing.assert_allclose(
         jax.jit(mix)(x, chosen, weights, experts), token_by_token(x, chosen, weights, experts), rtol=1e-4, atol=1e-5
     )
     remade = jax.checkpoint(mix)  # pyright: ignore[reportPrivateImportUsage]
-    got = jax.jit(jax.grad(lambda *a: loss(*a, remade), argnums=(0, 1, 2)))(x, weights, experts)
-    expected = jax.grad(lambda *a: loss(*a, token_by_token), argnums=(0, 1, 2))(x, weights, experts)
+    got = jax.jit(jax.grad(partial(loss, remade), argnums=(0, 1, 2)))(x, weights, experts)
+    expected = jax.grad(partial(loss, token_by_token), argnums=(0, 1, 2))(x, weights, experts)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), got, expected)
     assert float(jnp.abs(got[2].gate[3]).max()) == 0 < float(jnp.abs(got[2].gate[4]).max())
 
 
 def test_parts_of_the_experts_add_up_to_all() -> None:
     experts, x, weights = some_experts(6), draw(7, 6, seed=1), draw(7, 2, seed=2)
-    chosen = np.random.default_rng(3).integers(0, 6, (7, 2)).astype(np.int32)
+    chosen = jnp.asarray(np.random.default_rng(3).integers(0, 6, (7, 2)), jnp.int32)
     parts = [mix(x, chosen, weights, jax.tree.map(lambda a, i=i: a[i : i + 2], experts), i) for i in (0, 2, 4)]
     np.testing.assert_allclose(sum(parts), mix(x, chosen, weights, experts), rtol=1e-4, atol=1e-5)
 

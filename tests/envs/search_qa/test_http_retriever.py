@@ -120,7 +120,9 @@ def test_the_deadline_holds(fault):
 
 
 def test_the_deadline_counts_retries():
-    with serving(Answer(status=500)) as fake, pytest.raises(RetrieverFailure, match="status 500"):
+    """Whether it runs out between two tries or, on a busy machine, in the middle of one."""
+    ended = pytest.raises(RetrieverFailure, match=r"status 500|no reply within 0\.3 s")
+    with serving(Answer(status=500)) as fake, ended:
         client(fake.url, deadline_seconds=0.3, retries=10_000, retry_seconds=0.05).search(["one"], 2)
 
 
