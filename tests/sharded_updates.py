@@ -21,13 +21,18 @@ from pivotopd_jax.learner.learner import Learner, make_mesh
 from pivotopd_jax.learner.objective import UpdateOptions
 from pivotopd_jax.learner.placing import check_mesh, local_copy
 from pivotopd_jax.models.qwen3 import Qwen3, Qwen3Config, shardings, split
+from pivotopd_jax.models.qwen3_config import MoeConfig
 from pivotopd_jax.processes import ProcessFailure, draw, gather, join, own, place_of, share_of, together
 from pivotopd_jax.records import Row
 from pivotopd_jax.rollout.rows import Counts, batch_rows, check_lengths, counts_of
 
-CONFIG = Qwen3Config(40, 16, 32, 2, 2, 2, 8, 1e4, 1e-6, True, 128)
+DENSE = Qwen3Config(40, 16, 32, 2, 2, 2, 8, 1e4, 1e-6, True, 128)
+EXPERTS = replace(DENSE, moe=MoeConfig(8, 2, 12, norm_topk_prob=True, dense_layers=(1,)))
 LENGTH = 32
-MESHES = ((8, 1), (4, 2), (2, 4))
+MESHES = ((8, 1, 1), (2, 4, 1), (2, 2, 2))
+"""Devices of the axes fsdp, tensor and expert."""
+REFUSED = ((1, 8, 1), (2, 2, 1), (1, 1, 1), (1, 2, 4))
+"""Meshes whose rows two processes with four devices each cannot share equally."""
 CASES = {"even": [range(0, 6), range(6, 13)], "uneven": [range(0, 1), range(1, 13)], "none": [range(0), range(13)]}
 """Which of the rows each of two processes has."""
 
@@ -55,9 +60,14 @@ def whole(tree: Any) -> list[np.ndarray]:
     return [multihost_utils.process_allgather(leaf, tiled=True) for leaf in jax.tree.leaves(tree)]
 
 
-def updated(mesh: Any, indices: Sequence[int], micro_batch_tokens: int) -> dict[str, np.ndarray]:
+def config_for(mesh: Sequence[int]) -> Qwen3Config:
+    """A model with experts where the mesh has devices for them."""
+    return EXPERTS if mesh[2] > 1 else DENSE
+
+
+def updated(config: Qwen3Config, mesh: Any, indices: Sequence[int], micro_batch_tokens: int) -> dict[str, np.ndarray]:
     """Loss, metrics and gradient of one update on all processes' rows, and the scores of this one's."""
-    graphdef, local = split(Qwen3(CONFIG, rngs=nnx.Rngs(0)))
+    graphdef, local = split(Qwen3(config, rngs=nnx.Rngs(0)))
     params = jax.tree.map(
         lambda x, where: jax.make_array_from_callback(x.shape, where, lambda place: np.asarray(x)[place]),
         local, shardings(local, mesh, replicate_indivisible=True),
@@ -91,9 +101,9 @@ def refused_row() -> str:
     return "nothing"
 
 
-def refused_mesh(fsdp: int, tensor: int) -> str:
+def refused_mesh(fsdp: int, tensor: int, expert: int) -> str:
     try:
-        check_mesh(make_mesh(fsdp, tensor))
+        check_mesh(make_mesh(fsdp, tensor, expert))
     except ValueError as error:
         return str(error)
     return "nothing"
@@ -116,10 +126,11 @@ def main(folder: Path) -> None:
     index, results = jax.process_index(), {}
     for mesh in MESHES:
         for case in CASES if mesh == MESHES[0] else ["uneven"]:
-            found = updated(make_mesh(*mesh), CASES[case][index], micro_batch_tokens=2 * LENGTH)
-            results |= {f"{mesh[0]}x{mesh[1]}/{case}/{name}": value for name, value in found.items()}
-    meshes = [refused_mesh(*mesh) for mesh in ((1, 8), (2, 2), (1, 1), (2, 4))]
-    results["said"] = np.asarray([refused_row(), *meshes, repr(exchanged())])
+            found = updated(config_for(mesh), make_mesh(*mesh), CASES[case][index], micro_batch_tokens=2 * LENGTH)
+            prefix = f"{'x'.join(map(str, mesh))}/{case}"
+            results |= {f"{prefix}/{name}": value for name, value in found.items()}
+    results["said"] = np.asarray([refused_row(), repr(exchanged())])
+    results["meshes"] = np.asarray([refused_mesh(*mesh) for mesh in (*REFUSED, *MESHES)])
     np.savez(folder / f"{index}_of_2.npz", **results)
 
 

@@ -8,18 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 from local_processes import addressed, run_processes
-from sharded_updates import CASES, LENGTH, MESHES, updated
+from sharded_updates import CASES, LENGTH, MESHES, REFUSED, config_for, updated
 
 from pivotopd_jax.learner.learner import make_mesh
+from pivotopd_jax.models.qwen3 import Qwen3Config
 
 SCRIPT = str(Path(__file__).parents[1] / "sharded_updates.py")
-DIVIDED = [("8x1", case) for case in CASES] + [(f"{fsdp}x{tensor}", "uneven") for fsdp, tensor in MESHES[1:]]
+DIVIDED = [(MESHES[0], case) for case in CASES] + [(mesh, "uneven") for mesh in MESHES[1:]]
 
 
 @pytest.fixture(scope="module")
-def expected() -> dict[str, np.ndarray]:
-    """The update on one device."""
-    return updated(make_mesh(), range(13), micro_batch_tokens=4 * LENGTH)
+def expected() -> dict[Qwen3Config, dict[str, np.ndarray]]:
+    """The update of each model on one device."""
+    configs = {config_for(mesh) for mesh in MESHES}
+    return {c: updated(c, make_mesh(), range(13), micro_batch_tokens=4 * LENGTH) for c in configs}
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +44,9 @@ def assert_equal_update(found: dict[str, np.ndarray], expected: dict[str, np.nda
 
 @pytest.mark.parametrize(("mesh", "case"), DIVIDED)
 def test_divided_among_two_processes_equals_unsharded(of_two, expected, mesh, case):
-    assert np.abs(expected["gradient/0"]).max() > 1e-2
-    scores = [assert_equal_update(found, expected, f"{mesh}/{case}/") for found in of_two]
+    whole, prefix = expected[config_for(mesh)], f"{'x'.join(map(str, mesh))}/{case}/"
+    assert np.abs(whole["gradient/0"]).max() > 1e-2
+    scores = [assert_equal_update(found, whole, prefix) for found in of_two]
     assert scores == [len(share) for share in CASES[case]]
 
 
@@ -59,16 +62,15 @@ def test_a_row_that_is_too_long_is_refused_in_every_process(of_two):
 
 def test_a_mesh_that_does_not_divide_is_refused(of_two):
     for found in of_two:
-        *refused, fits = found["said"][1:5]
-        assert fits == "nothing"
-        for shape, message in zip(
-            ("fsdp 1 × tensor 8", "fsdp 2 × tensor 2", "fsdp 1 × tensor 1"), refused, strict=True
-        ):
+        refused, fit = np.split(found["meshes"], [len(REFUSED)])
+        assert fit.tolist() == ["nothing"] * len(MESHES)
+        for (fsdp, tensor, expert), message in zip(REFUSED, refused, strict=True):
+            shape = f"fsdp {fsdp} × tensor {tensor} × expert {expert}"
             assert message.startswith(f"a mesh of {shape} does not divide evenly among 2 processes with 4 devices each")
 
 
 def test_what_processes_tell_one_another(of_two):
-    told = [eval(str(found["said"][5])) for found in of_two]
+    told = [eval(str(found["said"][1])) for found in of_two]
     gathered = [{"process": 0, "text": ""}, {"process": 1, "text": "Ω" * 40}]
     assert [t["gathered"] for t in told] == [gathered] * 2
     assert [t["place"] for t in told] == [(0, 7), (2, 7)]
