@@ -11,6 +11,8 @@ from absl import flags
 from ml_collections import config_flags
 
 from pivotopd_jax import command_line, processes
+from pivotopd_jax.summary import summarise_run
+from pivotopd_jax.train import train
 
 CONFIG = config_flags.DEFINE_config_file("config", None, "Configuration file, with its preset after a colon.")
 WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the run; an interrupted run goes on from it.")
@@ -21,10 +23,6 @@ DISTRIBUTED = flags.DEFINE_boolean("distributed", False, "One of many processes 
 def main() -> None:
     if DISTRIBUTED.value:
         processes.join()
-    # Only now: bm25s runs JAX when it is imported, and after that JAX joins nobody.
-    from pivotopd_jax.summary import summarise_run
-    from pivotopd_jax.train import train
-
     workdir = Path(str(WORKDIR.value))
     run, state = train(CONFIG.value, workdir)
     summarise_run(run, state.params, workdir)

@@ -28,7 +28,7 @@ class ProcessFailure(RuntimeError):
 
 
 def join() -> None:
-    """Makes this process one of those of its run; to be called before JAX does anything else, imported or not.
+    """Makes this process one of those of its run; to be called before JAX does anything else.
 
     Slurm, GKE, TPU and MPI jobs are found out by JAX itself. Elsewhere three environment variables say it:
     JAX_COORDINATOR_ADDRESS (host:port of the first process), JAX_NUM_PROCESSES and JAX_PROCESS_ID (from 0).
@@ -36,6 +36,8 @@ def join() -> None:
     Raises:
         ValueError: neither is there, or a variable is not what it should be.
     """
+    # On CPUs two programs that run at once would mix up what they send.
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
     given = {name: os.environ[name] for name in (COORDINATOR, COUNT, INDEX) if name in os.environ}
     if given.keys() & {COUNT, INDEX}:
         _join_given(given)

@@ -40,6 +40,15 @@ def addressed(count: int) -> list[dict[str, str]]:
     return [{COORDINATOR: address, COUNT: str(count), INDEX: str(index)} for index in range(count)]
 
 
+def assert_all_well(results: Sequence[tuple[int, str, str]]) -> None:
+    """All processes have ended well; otherwise shows what each said before JAX ended it."""
+    said = [
+        f"process {index} ended with {status}:\n{errors.partition('coordination_service')[0][-3000:]}"
+        for index, (status, _, errors) in enumerate(results)
+    ]
+    assert not any(status for status, _, _ in results), "\n".join(said)
+
+
 def run_processes(
     command: Sequence[str], variables: Sequence[Mapping[str, str]], *, devices: int = 1, seconds: float = 900
 ) -> list[tuple[int, str, str]]:

@@ -12,14 +12,15 @@ from typing import Any
 import jax
 import numpy as np
 from sharded_updates import whole
+from test_train import tiny_config
 
 from pivotopd_jax.processes import join
+from pivotopd_jax.summary import summarise_run
+from pivotopd_jax.train import train
 
 
 def pod_config(processes: int, steps: int) -> Any:
     """Three tasks a step, so that processes have unequal shares of them, and two updates."""
-    from test_train import tiny_config
-
     c = tiny_config(steps=steps)
     c.tasks_per_step, c.ppo.mini_batch, c.learner.fsdp = 3, 3, processes
     c.evaluate.tasks = c.evaluate.final_tasks = 5
@@ -31,10 +32,6 @@ def pod_config(processes: int, steps: int) -> Any:
 
 def main(folder: Path) -> None:
     join()
-    # Only now: bm25s runs JAX when it is imported.
-    from pivotopd_jax.summary import summarise_run
-    from pivotopd_jax.train import train
-
     processes, index = jax.process_count(), jax.process_index()
     train(pod_config(processes, steps=1), folder / "runs" / "pod")
     run, state = train(pod_config(processes, steps=2), folder / "runs" / "pod")  # goes on from the checkpoint

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 import yaml
-from local_processes import PROJECT, addressed, free_port, run_processes
+from local_processes import PROJECT, addressed, assert_all_well, free_port, run_processes
 from pod_run import pod_config
 
 from pivotopd_jax.processes import COORDINATOR, COUNT, INDEX, join
@@ -31,8 +31,7 @@ def steps_of(directory: Path) -> list[dict[str, float]]:
 
 def test_a_run_of_two_processes_is_that_of_one(tmp_path):
     results = run_processes([RUN, str(tmp_path)], addressed(2))
-    for status, _, errors in results:
-        assert status == 0, errors[-3000:]
+    assert_all_well(results)
     said = [[line for line in out.splitlines() if line.startswith("step ")] for _, out, _ in results]
     assert [len(lines) for lines in said] == [2, 0]
     assert "held-out games" in results[0][1]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from local_processes import addressed, run_processes
+from local_processes import addressed, assert_all_well, run_processes
 from sharded_updates import CASES, LENGTH, MESHES, REFUSED, config_for, updated
 
 from pivotopd_jax.learner.learner import make_mesh
@@ -28,8 +28,7 @@ def expected() -> dict[Qwen3Config, dict[str, np.ndarray]]:
 def of_two(tmp_path_factory) -> list[dict[str, np.ndarray]]:
     """What each of two processes with four devices finds."""
     folder = tmp_path_factory.mktemp("two")
-    for status, _, errors in run_processes([SCRIPT, str(folder)], addressed(2), devices=4):
-        assert status == 0, errors[-3000:]
+    assert_all_well(run_processes([SCRIPT, str(folder)], addressed(2), devices=4))
     return [dict(np.load(folder / f"{index}_of_2.npz")) for index in range(2)]
 
 
