@@ -17,6 +17,7 @@
 set -euo pipefail
 [[ -f launch/train.py ]] || { echo "slurm: no launch/train.py in $PWD; submit from the project's directory" >&2; exit 1; }
 [[ -n ${SLURM_NTASKS:-} ]] || { echo "slurm: this is no Slurm job; start it with sbatch" >&2; exit 1; }
+[[ ${1:-} == --config=* ]] || { echo "slurm: the first argument is '${1:-}'; expected --config=configs/NAME.py" >&2; exit 1; }
 
 python="${PYTHON:-.venv/bin/python}"
 # Compiled programs are kept between jobs.
@@ -24,5 +25,5 @@ export JAX_COMPILATION_CACHE_DIR="${JAX_COMPILATION_CACHE_DIR:-$PWD/.cache/jax}"
 
 # JAX reads from Slurm's variables who takes part. Every task must see all GPUs of its node and takes the one of its
 # number, so they are not bound to tasks. When one task dies, srun ends the others.
-exec srun --kill-on-bad-exit=1 --gpu-bind=none "$python" launch/train.py --distributed \
-    --config.learner.fsdp="$SLURM_NTASKS" "$@"
+exec srun --kill-on-bad-exit=1 --gpu-bind=none "$python" launch/train.py --distributed "$1" \
+    --config.learner.fsdp="$SLURM_NTASKS" "${@:2}"

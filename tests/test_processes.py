@@ -33,7 +33,7 @@ def test_a_run_of_two_processes_is_that_of_one(tmp_path):
     results = run_processes([RUN, str(tmp_path)], addressed(2))
     assert_all_well(results)
     said = [[line for line in out.splitlines() if line.startswith("step ")] for _, out, _ in results]
-    assert [len(lines) for lines in said] == [2, 0]
+    assert [len(lines) for lines in said] == [3, 0]
     assert "held-out games" in results[0][1]
     assert "held-out games" not in results[1][1]
     # Parameters that every process holds are the same in each, and so are those that are divided.
@@ -49,21 +49,22 @@ def test_a_run_of_two_processes_is_that_of_one(tmp_path):
     assert [line["step"] for line in found] == [0, 1]
     for line, wanted in zip(found, expected, strict=True):
         assert line == pytest.approx(wanted, rel=1e-3, abs=1e-6)
-    moved = 0.0
-    for left, right, start in zip(
-        np.load(tmp_path / "whole_0.npz").values(),
-        jax.tree.leaves(state.params),
-        jax.tree.leaves(run.reference),
-        strict=True,
-    ):
-        moved = max(moved, float(np.abs(right - start).max()))
-        np.testing.assert_allclose(left, right, rtol=0, atol=1e-7)
-    assert moved > 1e-5
     summarise_run(run, state.params, one)
     summaries = [json.loads((directory / "summary.json").read_text()) for directory in (pod, one)]
     for summary in summaries:
         summary.pop("seconds")
     assert summaries[0] == summaries[1]
+    imitator, taught = train(pod_config(1, 1, "dagger"), tmp_path / "runs" / "one_dagger")
+    moved = 0.0
+    for left, right, start in zip(
+        np.load(tmp_path / "whole_0.npz").values(),
+        jax.tree.leaves(taught.params),
+        jax.tree.leaves(imitator.reference),
+        strict=True,
+    ):
+        moved = max(moved, float(np.abs(right - start).max()))
+        np.testing.assert_allclose(left, right, rtol=0, atol=1e-7)
+    assert moved > 1e-5
 
 
 @pytest.mark.parametrize(
