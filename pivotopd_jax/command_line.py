@@ -12,6 +12,7 @@ from typing import Any
 from absl import app, flags, logging
 
 from pivotopd_jax.envs.search_qa.http_retriever import RetrieverFailure
+from pivotopd_jax.processes import ProcessFailure
 from pivotopd_jax.prompts.prompter import PrivilegedPrompt
 from pivotopd_jax.teachers.protocol import TeacherFailure
 
@@ -51,7 +52,9 @@ def _call(main: Callable[..., Any], *arguments: Any) -> None:
     python_logging.getLogger("bm25s").setLevel(python_logging.WARNING)  # it tells of every index it builds
     try:
         main(*arguments)
-    except (ValueError, FileNotFoundError, ImportError, PrivilegedPrompt, TeacherFailure, RetrieverFailure) as error:
+    except (
+        ValueError, FileNotFoundError, ImportError, PrivilegedPrompt, TeacherFailure, RetrieverFailure, ProcessFailure,
+    ) as error:  # fmt: skip
         logging.debug("traceback of the error below", exc_info=True)
         sys.exit(f"error: {error}")
 

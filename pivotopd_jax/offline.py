@@ -7,8 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import jax
+
 from pivotopd_jax.files import write_json
 from pivotopd_jax.learner.checkpoints import ConfigurationChanged
+from pivotopd_jax.processes import in_turn, say
 from pivotopd_jax.records import Task
 from pivotopd_jax.rollout.collect import fresh_starts, play
 from pivotopd_jax.rollout.curriculum import curriculum
@@ -23,8 +26,8 @@ PIVOTS_FILE = "pivots.json"
 OFFLINE_FILE = "offline.json"
 
 
-def prepare(run: Run, directory: Path, report: Callable[[str], None] = print) -> Run:
-    """`run` with all that its method asks for.
+def prepare(run: Run, directory: Path, report: Callable[[str], None] = say) -> Run:
+    """`run` with all that its method asks for, made by the first of all processes and read by the others.
 
     Args:
         run: as assembled.
@@ -34,6 +37,12 @@ def prepare(run: Run, directory: Path, report: Callable[[str], None] = print) ->
     Raises:
         ValueError: nothing could be made, or a file is not what it should be; says which.
     """
+    if run.method.needs_skills or run.method.behaviour.pivots:
+        run.load(run.reference)
+    return in_turn(lambda: _prepared(run, directory, report))
+
+
+def _prepared(run: Run, directory: Path, report: Callable[[str], None]) -> Run:
     method = run.method
     if method.needs_skills or method.behaviour.pivots:
         check_offline(run, directory / OFFLINE_FILE)
@@ -42,8 +51,14 @@ def prepare(run: Run, directory: Path, report: Callable[[str], None] = print) ->
     if method.behaviour.pivots:
         run = replace(run, pivots=tuple(pivots(run, directory / PIVOTS_FILE, report)))
     if method.replay:
-        run = replace(run, replay=Replay(directory / "replay"))
+        run = replace(run, replay=Replay(replay_directory(directory)))
     return run
+
+
+def replay_directory(directory: Path) -> Path:
+    """Where this process keeps label rows: it has its own share of the tasks, and of their labels."""
+    index, count = jax.process_index(), jax.process_count()
+    return directory / "replay" if count == 1 else directory / "replay" / f"process_{index}_of_{count}"
 
 
 def check_offline(run: Run, path: Path) -> None:
@@ -74,14 +89,13 @@ def offline_tasks(run: Run) -> list[Task]:
 
 
 def skill_bank(run: Run, path: Path, report: Callable[[str], None]) -> SkillBank:
-    """The bank of `config.offline.skill_bank`, or one distilled from the untrained student's own rollouts."""
+    """The bank of `config.offline.skill_bank`, or one distilled from rollouts of the student that is loaded."""
     config = run.config
     given = Path(config.offline.skill_bank) if config.offline.skill_bank else path
     if config.offline.skill_bank or path.exists():
         return SkillBank.load(given)
     tasks = offline_tasks(run)
     report(f"skill bank: lessons from {len(tasks)} games of the untrained student")
-    run.policy.load(run.reference)
     starts = fresh_starts(run.world, run.prompter, tasks, rollouts=1, max_turns=config.max_turns)
     played = play(run.policy, starts, temperature=config.temperature, seed=config.seed, concurrency=run.policy.slots)
     bank = distil_skills(run.teacher, played, run.prompter.wording.task, size=config.offline.skills)
@@ -90,11 +104,10 @@ def skill_bank(run: Run, path: Path, report: Callable[[str], None]) -> SkillBank
 
 
 def pivots(run: Run, path: Path, report: Callable[[str], None]) -> list[Pivot]:
-    """The turns of the teacher's episodes that are worth practising."""
+    """The turns of the teacher's episodes that are worth practising for the student that is loaded."""
     config, tasks = run.config, offline_tasks(run)
     if not path.exists():
         report(f"pivots: the untrained student at every turn of the teacher in {len(tasks)} games")
-        run.policy.load(run.reference)
         assert run.method.behaviour.pivots
         found = find_pivots(
             run.policy, run.teacher, run.world, run.prompter, tasks, run.method.behaviour.pivots,

@@ -13,42 +13,70 @@ from typing import Any
 from rich.console import Console
 from tensorboardX import SummaryWriter
 
+from pivotopd_jax.processes import is_first
 from pivotopd_jax.records import Note, Trajectory
 
 METRICS_FILE = "metrics.jsonl"
 
 
-class Recorder:
-    """Writes metrics.jsonl, TensorBoard events and readable trajectories; prints one line a step.
+def make_recorder(directory: Path, *, resume_from: int) -> QuietRecorder:
+    """A recorder that writes into `directory`, in the first of all processes; one that writes nothing in the others."""
+    return Recorder(directory, resume_from=resume_from) if is_first() else QuietRecorder()
+
+
+class QuietRecorder:
+    """Takes down what happens, and keeps it to itself.
 
     Attributes:
-        directory: of the run.
         seconds: seconds spent in each stage since the last call of `step`.
         total_seconds: over the whole process.
     """
 
-    def __init__(self, directory: Path, *, resume_from: int):
-        """Opens the files; lines of steps from `resume_from` on are of an interrupted attempt and are dropped."""
-        directory.mkdir(parents=True, exist_ok=True)
-        self.directory, self.console = directory, Console(highlight=False)
+    def __init__(self, console: Console | None = None):
+        self.console = console or Console(quiet=True)
         self.seconds: dict[str, float] = {}
         self.total_seconds: dict[str, float] = {}
-        kept = [line for line in read_metrics(directory) if line["step"] < resume_from]
-        temporary = directory / (METRICS_FILE + ".new")
-        temporary.write_text("".join(json.dumps(line) + "\n" for line in kept))
-        os.replace(temporary, directory / METRICS_FILE)
-        self._metrics = (directory / METRICS_FILE).open("a")
-        self._events = SummaryWriter(str(directory / "tensorboard"), purge_step=resume_from or None)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Counts the seconds of a stage and shows its name while it lasts."""
+        """Counts the seconds of a stage, waiting for other processes included, and shows its name while it lasts."""
         start = time.monotonic()
         with self.console.status(name):
             yield
         spent = time.monotonic() - start
         self.seconds[name] = self.seconds.get(name, 0.0) + spent
         self.total_seconds[name] = self.total_seconds.get(name, 0.0) + spent
+
+    def step(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Records one step."""
+        del step, metrics
+        self.seconds = {}
+
+    def trajectories(self, step: int, trajectories: Sequence[Trajectory], notes: Sequence[Note]) -> None:
+        """Records what was played."""
+
+    def close(self) -> None:
+        """Nothing more will come."""
+
+
+class Recorder(QuietRecorder):
+    """Writes metrics.jsonl, TensorBoard events and readable trajectories; prints one line a step.
+
+    Attributes:
+        directory: of the run.
+    """
+
+    def __init__(self, directory: Path, *, resume_from: int):
+        """Opens the files; lines of steps from `resume_from` on are of an interrupted attempt and are dropped."""
+        super().__init__(Console(highlight=False))
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
+        kept = [line for line in read_metrics(directory) if line["step"] < resume_from]
+        temporary = directory / (METRICS_FILE + ".new")
+        temporary.write_text("".join(json.dumps(line) + "\n" for line in kept))
+        os.replace(temporary, directory / METRICS_FILE)
+        self._metrics = (directory / METRICS_FILE).open("a")
+        self._events = SummaryWriter(str(directory / "tensorboard"), purge_step=resume_from or None)
 
     def step(self, step: int, metrics: Mapping[str, float]) -> None:
         """Records one step, with the seconds of its stages, and shows it."""
@@ -76,7 +104,7 @@ class Recorder:
         self.console.print(line, soft_wrap=True)
 
     def trajectories(self, step: int, trajectories: Sequence[Trajectory], notes: Sequence[Note]) -> None:
-        """Writes trajectories/step_NNNNNN.jsonl, one readable trajectory a line."""
+        """Writes trajectories/step_NNNNNN.jsonl, one readable trajectory of this process a line."""
         folder = self.directory / "trajectories"
         folder.mkdir(exist_ok=True)
         noted = {(n.trajectory, n.turn): n for n in notes}

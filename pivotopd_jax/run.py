@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from ml_collections import ConfigDict
 
@@ -15,9 +17,12 @@ from pivotopd_jax import warmstart
 from pivotopd_jax.envs.protocol import World
 from pivotopd_jax.learner.learner import Learner, make_mesh, make_optimizer
 from pivotopd_jax.learner.objective import UpdateOptions
+from pivotopd_jax.learner.placing import check_mesh, local_copy
 from pivotopd_jax.methods import make_method
 from pivotopd_jax.methods.method import Method
 from pivotopd_jax.models import huggingface
+from pivotopd_jax.models.qwen3 import shardings
+from pivotopd_jax.processes import in_turn, say, together
 from pivotopd_jax.prompts.chat import Chat
 from pivotopd_jax.prompts.hints import lesson_hint
 from pivotopd_jax.prompts.prompter import Prompter, Wording
@@ -79,6 +84,10 @@ class Run:
     pivots: tuple[Pivot, ...] = ()
     replay: Replay | None = None
 
+    def load(self, params: Any) -> None:
+        """Lets the policy sample from `params`, which lie on the learner's mesh; all processes must call this."""
+        self.policy.load(local_copy(params, self.learner.mesh))
+
     def skill_text(self, first: Observation, count: int) -> str:
         """The skills of the bank for the task that `first` states, as one text."""
         if self.skills is None:
@@ -90,8 +99,8 @@ class Run:
         return (lambda first: lesson_hint(self.skill_text(first, count))) if count else None
 
 
-def make_run(config: Any, directory: Path, report: warmstart.Report = print, *, method: Method | None = None) -> Run:
-    """Assembles the run that `config` describes.
+def make_run(config: Any, directory: Path, report: warmstart.Report = say, *, method: Method | None = None) -> Run:
+    """Assembles the run that `config` describes; all processes must call this.
 
     Args:
         config: as made by configs/.
@@ -102,11 +111,19 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = print, *, 
     Raises:
         ValueError, FileNotFoundError: a part of the configuration that cannot be used; says which and why.
     """
-    check_decay(config)
-    method = method or make_method(config.method, config.knobs)
-    world, wording = make_world(config.world)
-    student = student_directory(config, wording, directory, report)
-    model_config, graphdef, params, tokenizer = huggingface.load(student, dtype=jnp.dtype(config.learner.dtype))
+    with together():
+        check_decay(config)
+        check_tasks(config)
+        method = method or make_method(config.method, config.knobs)
+        world, wording = make_world(config.world)
+        mesh = make_mesh(config.learner.fsdp, config.learner.tensor, config.learner.get("expert", 1))
+        check_mesh(mesh)
+    load = partial(
+        huggingface.load, dtype=jnp.dtype(config.learner.dtype),
+        shardings=partial(shardings, mesh=mesh, replicate_indivisible=True),
+    )  # fmt: skip
+    student = in_turn(lambda: student_directory(config, wording, directory, report))
+    model_config, graphdef, params, tokenizer = load(student)
     prompter = make_prompter(config.prompt, Chat(tokenizer), wording)
     ppo = config.ppo
     optimizer = make_optimizer(
@@ -120,15 +137,14 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = print, *, 
 
     def make_learner(graphdef: Any) -> Learner:
         return Learner(
-            graphdef, optimizer,
-            make_mesh(config.learner.fsdp, config.learner.tensor, config.learner.get("expert", 1)),
-            micro_batch_tokens=config.learner.micro_batch_tokens, options=options, remat=config.learner.remat,
+            graphdef, optimizer, mesh, micro_batch_tokens=config.learner.micro_batch_tokens, options=options,
+            remat=config.learner.remat,
         )  # fmt: skip
 
     policy = Sampler(
-        model_config, graphdef, params, slots=config.sampler.slots, capacity=config.prompt.prompt_tokens,
-        max_new=config.prompt.response_tokens, end_ids=sorted(prompter.chat.end_ids), chunk=config.sampler.chunk,
-        dtype=jnp.dtype(config.learner.dtype),
+        model_config, graphdef, local_copy(params, mesh), slots=config.sampler.slots,
+        capacity=config.prompt.prompt_tokens, max_new=config.prompt.response_tokens,
+        end_ids=sorted(prompter.chat.end_ids), chunk=config.sampler.chunk, dtype=jnp.dtype(config.learner.dtype),
     )  # fmt: skip
     by_student, kept = method.teacher == "student", directory.parent / "teacher_replies"
     teacher = make_teacher(config, world, prompter, policy, kept=kept, by_student=by_student)
@@ -141,8 +157,8 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = print, *, 
     scoring, served = None, isinstance(teacher, TokenScorer) and not config.teacher.model
     wants_logits = method.needs_teacher_logits or config.evaluate.teacher_divergence
     if wants_logits or (method.needs_teacher_scores and not served):
-        found = teacher_directory(config, wording, directory, report)
-        _, teacher_graphdef, teacher_params, other = huggingface.load(found, dtype=jnp.dtype(config.learner.dtype))
+        found = in_turn(lambda: teacher_directory(config, wording, directory, report))
+        _, teacher_graphdef, teacher_params, other = load(found)
         if other.get_vocab() != tokenizer.get_vocab():
             raise ValueError(
                 f"the external teacher {found} has another vocabulary than the student {student}; a method that scores "
@@ -169,6 +185,19 @@ def check_decay(config: Any) -> None:
         raise ValueError(
             f"the learning rate falls to 0 at optimizer step {config.ppo.decay_until}, but the run takes {updates}; "
             f"set config.ppo.decay_until={updates}, or 0 for a constant rate"
+        )
+
+
+def check_tasks(config: Any) -> None:
+    """Refuses a run in which a process would have nothing to play.
+
+    Raises:
+        ValueError: there are more processes than tasks in a step.
+    """
+    if config.tasks_per_step < jax.process_count():
+        raise ValueError(
+            f"config.tasks_per_step is {config.tasks_per_step} for {jax.process_count()} processes, each of which "
+            "plays whole tasks; raise it, or start fewer processes"
         )
 
 

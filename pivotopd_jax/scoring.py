@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,30 +12,58 @@ import numpy as np
 from pivotopd_jax.learner.learner import DivergenceTerm, TrainState
 from pivotopd_jax.losses.divergences import reverse_kl
 from pivotopd_jax.methods.method import Divergence
+from pivotopd_jax.processes import gather, share_of, together
 from pivotopd_jax.records import PLAIN, TEACHER, Row, TokenBatch, Trajectory, View
 from pivotopd_jax.rollout.packing import Packed
-from pivotopd_jax.rollout.rows import batch_rows, divergence_batch, score_views
+from pivotopd_jax.rollout.rows import Counts, batch_rows, counts_of, divergence_batch, score_views
 from pivotopd_jax.run import Run
 from pivotopd_jax.teachers.protocol import TokenScorer
 
 
-def mini_batches(run: Run, rows: Sequence[Row], trajectories: int, seed: int) -> list[list[Row]]:
+class MiniBatch(NamedTuple):
+    """What one optimizer step is taken on.
+
+    Attributes:
+        rows: of this process.
+        counts: those of all processes' rows.
+    """
+
+    rows: Sequence[Row]
+    counts: Counts
+
+
+def own_trajectories(run: Run) -> range:
+    """Which of the trajectories of a step this process plays: whole groups, the tasks being divided."""
+    tasks, rollouts = share_of(run.config.tasks_per_step), run.config.rollouts
+    return range(tasks.start * rollouts, tasks.stop * rollouts)
+
+
+def mini_batches(run: Run, rows: Sequence[Row], seed: int) -> list[MiniBatch]:
     """Rows split by trajectory into PPO mini-batches of `config.ppo.mini_batch` trajectories, in a seeded order.
 
-    Trajectories from `trajectories` on are of earlier steps. They are dealt out to the mini-batches of the new ones, so
-    that their number, and with it the learning rate's schedule, does not depend on them.
+    Which trajectories make a mini-batch does not depend on how they are divided among processes. Trajectories from this
+    process's number of them on are of earlier steps. They are dealt out to the mini-batches of the new ones, so that
+    their number, and with it the learning rate's schedule, does not depend on them.
     """
-    order = np.random.default_rng(seed).permutation(trajectories)
-    count = max(1, -(-trajectories // run.config.ppo.mini_batch))
+    own, total = own_trajectories(run), run.config.tasks_per_step * run.config.rollouts
+    order = np.random.default_rng(seed).permutation(total)
+    count = max(1, -(-total // run.config.ppo.mini_batch))
     part_of = {int(t): part for part, chunk in enumerate(np.array_split(order, count)) for t in chunk}
     parts: list[list[Row]] = [[] for _ in range(count)]
     for row in sorted(rows, key=lambda row: (row.trajectory, row.turn)):
-        parts[part_of.get(row.trajectory, row.trajectory % count)].append(row)
-    return [part for part in parts if part]
+        new = row.trajectory < len(own)
+        parts[part_of[own[row.trajectory]] if new else row.trajectory % count].append(row)
+    return [MiniBatch(part, counts) for part, counts in zip(parts, all_counts(parts), strict=True) if counts.rows]
+
+
+def all_counts(parts: Sequence[Sequence[Row]]) -> list[Counts]:
+    """What all processes together have in each of `parts`."""
+    found = gather([counts_of(part) for part in parts])
+    return [Counts(*np.sum(counts, axis=0).tolist()) for counts in zip(*found, strict=True)]
 
 
 def shaped_batch(
-    run: Run, state: TrainState, rows: Sequence[Row], step: int, *, only_update: bool
+    run: Run, state: TrainState, mini_batch: MiniBatch, step: int, *, only_update: bool
 ) -> tuple[TokenBatch, Mapping[View, np.ndarray]]:
     """Packs rows, scores them under every view of θ₀ and the reference, and lets the method shape advantages.
 
@@ -47,7 +75,8 @@ def shaped_batch(
     """
     length, penalty = run.config.learner.row_tokens, run.method.penalty
     by_teacher = TEACHER in run.method.views
-    batch, packed = batch_rows(rows, length=length, view=penalty and penalty.view, **loss_shares(run))
+    rows, counts = mini_batch
+    batch, packed = batch_rows(rows, length=length, view=penalty and penalty.view, counts=counts, **loss_shares(run))
     views = score_views(
         lambda p: run.learner.score(state.params, p), rows, packed,
         [view for view in run.method.views if view != TEACHER], length=length, every_row=by_teacher or not only_update,
@@ -59,6 +88,8 @@ def shaped_batch(
         batch = batch._replace(privileged_log_probs=views[penalty.view])
     if run.learner.options.kl_coefficient:
         batch = batch._replace(reference_log_probs=run.learner.score(run.reference, packed) * batch.mask)
+    if not rows:  # another process has some
+        return batch, views
     advantages = run.method.advantages(batch, views, step=step, steps=run.config.steps)
     return batch._replace(advantages=np.asarray(advantages, np.float32)), views
 
@@ -72,7 +103,8 @@ def teacher_log_probs(run: Run, rows: Sequence[Row], packed: Packed, plain: np.n
         return run.teacher_model.learner.score(run.teacher_model.params, packed)
     if not isinstance(run.teacher, TokenScorer):
         raise ValueError("there is no external teacher in this run; set config.teacher.model")
-    scores = run.teacher.score([(row.context_ids, row.response_ids) for row in rows])
+    with together():
+        scores = run.teacher.score([(row.context_ids, row.response_ids) for row in rows])
     own = packed.gather(plain)
     return packed.scatter([mine if score is None else score for score, mine in zip(scores, own, strict=True)])
 
@@ -85,7 +117,7 @@ def loss_shares(run: Run) -> dict[str, Any]:
     }
 
 
-def divergence_terms(run: Run, state: TrainState, chunks: Sequence[Sequence[Row]]) -> list[DivergenceTerm | None]:
+def divergence_terms(run: Run, state: TrainState, chunks: Sequence[MiniBatch]) -> list[DivergenceTerm | None]:
     """For each mini-batch the full-vocabulary term that the method asks for, taught by θ₀ or the external teacher."""
     wanted = run.method.divergence
     if wanted is None:
@@ -97,16 +129,16 @@ def divergence_terms(run: Run, state: TrainState, chunks: Sequence[Sequence[Row]
         learner, teacher = run.learner, state.params if len(chunks) == 1 else jax.tree.map(jnp.copy, state.params)
     batches = [
         divergence_batch(
-            lambda packed: learner.hidden(teacher, packed), chunk, wanted,
-            length=run.config.learner.row_tokens, **loss_shares(run),
+            lambda packed: learner.hidden(teacher, packed), chunk.rows, wanted,
+            length=run.config.learner.row_tokens, counts=chunk.counts, **loss_shares(run),
         )
         for chunk in chunks
     ]  # fmt: skip
-    return [batch and DivergenceTerm(batch, learner.graphdef, teacher, wanted.function) for batch in batches]
+    return [DivergenceTerm(batch, learner.graphdef, teacher, wanted.function) for batch in batches]
 
 
 def turn_mass(shaped: Sequence[tuple[TokenBatch, Mapping[View, np.ndarray]]], view: View, turns: int) -> np.ndarray:
-    """Σ |log(view) − log(plain)| over the tokens of each turn, `[turns]` nats, of what `shaped_batch` returned."""
+    """Σ |log(view) − log(plain)| over the tokens of each turn, `[turns]` nats, of what `shaped_batch` returned here."""
     mass = np.zeros(turns)
     for batch, scores in shaped:
         np.add.at(mass, batch.turn, np.abs(scores[view] - scores[PLAIN]) * batch.mask)
@@ -117,7 +149,7 @@ def teacher_divergence(run: Run, params: Any, trajectories: Sequence[Trajectory]
     """Mean KL(student ‖ external teacher) over the student's tokens in `trajectories`, nats a token.
 
     Over training this is the covariate-shift curve of arXiv 2605.12913: how far the student is from its teacher on the
-    states that it gets itself into. nan if the student never acted.
+    states that it gets itself into. nan if the student never acted. All processes give the trajectories that they have.
     """
     teacher, length = run.teacher_model, run.config.learner.row_tokens
     if teacher is None:
@@ -128,10 +160,13 @@ def teacher_divergence(run: Run, params: Any, trajectories: Sequence[Trajectory]
         for turn, played in enumerate(trajectory.turns)
         if played.actor == "student"
     ]
-    measure = Divergence(reverse_kl, 1.0, ("rollout",), TEACHER)
-    batch = divergence_batch(lambda p: teacher.learner.hidden(teacher.params, p), rows, measure, length=length)
-    if batch is None:
+    (counts,) = all_counts([rows])
+    if not counts.rows:
         return float("nan")
+    measure = Divergence(reverse_kl, 1.0, ("rollout",), TEACHER)
+    batch = divergence_batch(
+        lambda p: teacher.learner.hidden(teacher.params, p), rows, measure, length=length, counts=counts
+    )
     return run.learner.divergence(params, DivergenceTerm(batch, teacher.learner.graphdef, teacher.params, reverse_kl))
 
 

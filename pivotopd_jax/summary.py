@@ -16,6 +16,7 @@ from rich.table import Table
 
 from pivotopd_jax.evaluation.evaluate import Evaluation, panel
 from pivotopd_jax.evaluation.recovery import bootstrap_interval, find_mistakes, recoveries
+from pivotopd_jax.processes import is_first, place_of
 from pivotopd_jax.recording import read_metrics
 from pivotopd_jax.run import Run
 from pivotopd_jax.train import evaluate_run
@@ -25,7 +26,7 @@ LONG_NAMES = {"success": "success on held-out games", "recovery": "recovery from
 
 
 def summarise_run(run: Run, params: Any, directory: Path) -> dict[str, Any]:
-    """Judges the base and the trained student on the closing panel; prints and writes the result.
+    """Judges the base and the trained student on the closing panel; the first process prints and writes the result.
 
     The recovery rate is over frozen oracle-pivotal mistakes of the base: how many of `config.evaluate.continuations`
     continuations of each succeed within what is left of the turn limit.
@@ -33,9 +34,11 @@ def summarise_run(run: Run, params: Any, directory: Path) -> dict[str, Any]:
     Returns:
         What is written to summary.json.
     """
-    console = Console(highlight=False)
+    console = Console(highlight=False, quiet=not is_first())
     with console.status("closing evaluation"):
         result = judge(run, {"before": run.reference, "after": params})
+    if not is_first():
+        return result
     result |= {"seconds": stage_seconds(directory), "world": run.world.name, "method": run.method.name}
     (directory / SUMMARY_FILE).write_text(json.dumps(result, indent=1))
     draw_curve(directory)
@@ -45,7 +48,10 @@ def summarise_run(run: Run, params: Any, directory: Path) -> dict[str, Any]:
 
 
 def judge(run: Run, students: dict[str, Any]) -> dict[str, Any]:
-    """Success on the closing panel and recovery from the first student's mistakes, for each of `students`."""
+    """Success on the closing panel and recovery from the first student's mistakes, for each of `students`.
+
+    Tasks and mistakes are divided among all processes; the result is the same in each.
+    """
     config = run.config
     tasks = panel(run.world, config.world.eval_splits, config.evaluate.final_tasks)
     result: dict[str, Any] = {"tasks": len(tasks)}
@@ -58,13 +64,13 @@ def judge(run: Run, students: dict[str, Any]) -> dict[str, Any]:
                 run.world.planner, evaluation.trajectories, max_turns=config.max_turns,
                 limit=config.evaluate.mistakes, seed=0,
             )  # fmt: skip
-            result["mistakes"] = len(mistakes)
+            _, result["mistakes"] = place_of(len(mistakes))
         recovered = recoveries(
             run.policy, run.world, run.prompter, mistakes, continuations=config.evaluate.continuations,
             temperature=config.eval_temperature, seed=1, max_turns=config.max_turns, concurrency=run.policy.slots,
         )  # fmt: skip
         result[name] = _numbers(evaluation, recovered.mean(axis=1))
-        won = np.asarray([t.won for t in evaluation.trajectories], np.float64)
+        won = np.asarray(evaluation.won, np.float64)
         units.append({"success": won, "recovery": recovered.mean(axis=1)})
     result["change"] = {key: _change(units[-1][key] - units[0][key]) for key in units[0]}
     return result
@@ -78,10 +84,9 @@ def _change(differences: np.ndarray) -> dict[str, Any] | None:
 
 
 def _numbers(evaluation: Evaluation, recovered: Any) -> dict[str, Any]:
-    won = [float(t.won) for t in evaluation.trajectories]
     return {
         "success": evaluation.success,
-        "success_interval": bootstrap_interval(won),
+        "success_interval": bootstrap_interval(evaluation.won),
         "score": evaluation.score,
         "by_kind": evaluation.by_kind,
         "mean_over_kinds": evaluation.mean_over_kinds,

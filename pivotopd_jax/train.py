@@ -1,4 +1,8 @@
-"""The training loop: one step is collect → annotate → extend → score → shape → update."""
+"""The training loop: one step is collect → annotate → extend → score → shape → update.
+
+Many processes may run it together (processes.py): each collects, annotates and extends what its own share of the tasks
+gives, and all score and update in step.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +17,26 @@ from pivotopd_jax.learner.checkpoints import Checkpoints, ConfigurationChanged
 from pivotopd_jax.learner.learner import TrainState
 from pivotopd_jax.methods.method import Method
 from pivotopd_jax.offline import prepare
-from pivotopd_jax.recording import Recorder
+from pivotopd_jax.processes import gather, own, summed, together
+from pivotopd_jax.recording import QuietRecorder, make_recorder
 from pivotopd_jax.records import Note, Row, Task, Trajectory
 from pivotopd_jax.rollout.annotate import annotate
 from pivotopd_jax.rollout.behaviours import make_actor
 from pivotopd_jax.rollout.collect import fresh_starts, play, student
 from pivotopd_jax.rollout.curriculum import curriculum
 from pivotopd_jax.rollout.depth import depth_of, next_depth, probing
-from pivotopd_jax.rollout.extend import extend
+from pivotopd_jax.rollout.extend import extend, followed_up
 from pivotopd_jax.rollout.label import label
 from pivotopd_jax.rollout.pivots import pivot_starts, rewarded
 from pivotopd_jax.rollout.read_ahead import ReadAhead
-from pivotopd_jax.rollout.rows import rollout_rows
+from pivotopd_jax.rollout.rows import check_lengths, rollout_rows
 from pivotopd_jax.run import Run, configuration_differences, make_run, run_record
 from pivotopd_jax.sampling.policy import request_seed
 from pivotopd_jax.scoring import (
     assert_unprivileged,
     divergence_terms,
     mini_batches,
+    own_trajectories,
     shaped_batch,
     teacher_divergence,
     turn_mass,
@@ -62,13 +68,15 @@ def train(config: Any, directory: Path, *, method: Method | None = None) -> tupl
     Raises:
         ConfigurationChanged: `directory` holds a run with another configuration.
         TeacherFailure: the teacher cannot be used, or fails too often.
+        ProcessFailure: in the other processes, whatever was raised in one.
     """
     run = make_run(config, directory, method=method)
-    run.teacher.check()
+    with together():
+        run.teacher.check()
     checkpoints = Checkpoints(directory, keep=config.checkpoint.keep)
     progress, first = restore_or_init(run, checkpoints)
     run = prepare(run, directory)
-    recorder = Recorder(directory, resume_from=first)
+    recorder = make_recorder(directory, resume_from=first)
     validation = panel(run.world, config.world.eval_splits, config.evaluate.tasks)
     for step in range(first, config.steps):
         progress, metrics = train_step(run, progress, step, recorder)
@@ -88,28 +96,30 @@ def train(config: Any, directory: Path, *, method: Method | None = None) -> tupl
     return run, progress.state
 
 
-def train_step(run: Run, progress: Progress, step: int, recorder: Recorder) -> tuple[Progress, Metrics]:
+def train_step(run: Run, progress: Progress, step: int, recorder: QuietRecorder) -> tuple[Progress, Metrics]:
     """One step on fresh rollouts; deterministic in (configuration, progress, step)."""
     config, method, seed = run.config, run.method, request_seed(run.config.seed, step)
-    state, asked = progress.state, dict(run.teacher.outcomes)
-    run.policy.load(state.params)
+    state, asked, place = progress.state, dict(run.teacher.outcomes), own_trajectories(run).start
+    run.load(state.params)
     with ReadAhead(run.teacher, method.annotation) as reader:
-        with recorder.stage("collect"):
+        with recorder.stage("collect"), together():
             limit = depth_of(method.behaviour, step, config.max_turns, progress.depth)
             trajectories = collect(run, step, limit, seed, reader.begin)
-        with recorder.stage("annotate"):
-            notes = annotate(reader, trajectories, method.annotation, seed=seed, skills=run.skill_text)
-    with recorder.stage("extend"):
+        with recorder.stage("annotate"), together():
+            notes = annotate(reader, trajectories, method.annotation, seed=seed, skills=run.skill_text, first=place)
+    points = followed_up(trajectories, notes, method.extension, seed)
+    with recorder.stage("extend"), together():
         extra, outcomes = extend(
-            run.policy, run.teacher, run.world, run.prompter, trajectories, notes, method.extension,
-            temperature=config.temperature, seed=seed,
+            run.policy, run.teacher, run.world, run.prompter, trajectories, points, method.extension,
+            temperature=config.temperature, seed=seed, first=place,
         )  # fmt: skip
         labelled = label(run.teacher, run.prompter, trajectories, method.labels)
         labelled += replayed(run, step, labelled, len(trajectories), seed)
-    rows = rollout_rows(trajectories, notes, method, run.prompter) + extra + labelled
-    assert_unprivileged(run, rows, trajectories)
+        rows = rollout_rows(trajectories, notes, method, run.prompter) + extra + labelled
+        assert_unprivileged(run, rows, trajectories)
+        check_lengths(rows, config.learner.row_tokens)
     with recorder.stage("score"):
-        chunks = mini_batches(run, rows, len(trajectories), seed)
+        chunks = mini_batches(run, rows, seed)
         shaped = [shaped_batch(run, state, chunk, step, only_update=len(chunks) == 1) for chunk in chunks]
         terms = divergence_terms(run, state, chunks)
     with recorder.stage("update"):
@@ -120,11 +130,12 @@ def train_step(run: Run, progress: Progress, step: int, recorder: Recorder) -> t
     if step % config.log_trajectories_every == 0:
         recorder.trajectories(step, trajectories, notes)
     depth = learned_depth(run, progress.depth, step, trajectories, shaped)
+    answers = {name: count - asked.get(name, 0) for name, count in run.teacher.outcomes.items()}
     return Progress(state, depth), {
         **rollout_metrics(trajectories, notes, rows),
         "train/depth": float(limit),
-        **{f"recovery/{name}": float(count) for name, count in outcomes.items()},
-        **{f"teacher/{name}": float(count - asked.get(name, 0)) for name, count in run.teacher.outcomes.items()},
+        **{f"recovery/{name}": float(count) for name, count in summed(outcomes).items()},
+        **{f"teacher/{name}": float(count) for name, count in summed(answers).items()},
         **{f"update/{name}": float(np.mean([u[name] for u in updates])) for name in (updates[0] if updates else ())},
     }
 
@@ -134,30 +145,32 @@ def collect(
 ) -> list[Trajectory]:
     """Plays the episodes of `step`, of at most `depth` turns; or single turns, where the method has offline pivots.
 
-    `on_finish` is told of every finished episode.
+    Of many processes each plays its share. `on_finish` is told of every finished episode.
     """
-    config, behaviour = run.config, run.method.behaviour
+    config, behaviour, first = run.config, run.method.behaviour, own_trajectories(run).start
 
     def rollouts(starts, actor) -> list[Trajectory]:
         return play(
             run.policy, starts, temperature=config.temperature, seed=seed, concurrency=run.policy.slots, actor=actor,
-            on_finish=on_finish,
+            first=first, on_finish=on_finish,
         )  # fmt: skip
 
     if behaviour.pivots:
-        pivots = curriculum(run.pivots, step, config.tasks_per_step, config.seed)
+        pivots = own(curriculum(run.pivots, step, config.tasks_per_step, config.seed))
         starts = pivot_starts(run.world, run.prompter, pivots, rollouts=config.rollouts)
         return rewarded(run.world.planner, rollouts(starts, student), pivots, rollouts=config.rollouts)
     starts = fresh_starts(
-        run.world, run.prompter, step_tasks(run, step), rollouts=config.rollouts, max_turns=depth,
+        run.world, run.prompter, own(step_tasks(run, step)), rollouts=config.rollouts, max_turns=depth,
         advise=run.advice(behaviour.skills),
     )  # fmt: skip
-    actor = make_actor(behaviour, run.teacher, starts, step=step, steps=config.steps, max_turns=depth, seed=seed)
+    actor = make_actor(
+        behaviour, run.teacher, starts, step=step, steps=config.steps, max_turns=depth, seed=seed, first=first
+    )
     return rollouts(starts, actor)
 
 
 def step_tasks(run: Run, step: int) -> list[Task]:
-    """The tasks of one step: the training split in a seeded order, each task once before any comes again."""
+    """The tasks of one step for all processes: the training split in a seeded order, each once before any again."""
     tasks = run.world.tasks(run.config.world.train_split)
     return curriculum(tasks, step, run.config.tasks_per_step, run.config.seed)
 
@@ -176,29 +189,42 @@ def learned_depth(run: Run, depth: float | None, step: int, trajectories: Sequen
     if probe is None or not shaped or not probing(probe, step):
         return depth
     mass = turn_mass(shaped, run.method.views[0], most)
-    return next_depth(probe, depth, mass, [len(t.turns) for t in trajectories if t.won], most)
+    found = gather([mass.tolist(), [len(t.turns) for t in trajectories if t.won]])
+    masses, lengths = zip(*found, strict=True)
+    return next_depth(probe, depth, np.sum(masses, axis=0), [length for part in lengths for length in part], most)
 
 
 def rollout_metrics(trajectories: Sequence[Trajectory], notes: Sequence[Note], rows: Sequence[Row]) -> Metrics:
-    """What the rollouts of a step looked like."""
-    turns = [turn for t in trajectories for turn in t.turns]
+    """What the rollouts of a step looked like, in all processes."""
     outcomes: dict[int, set[bool]] = {}
     for t in trajectories:
         outcomes.setdefault(t.group, set()).add(t.won)
+    counted = {
+        "episodes": len(trajectories),
+        "won": sum(t.won for t in trajectories),
+        "score": sum(t.score for t in trajectories),
+        "turns": sum(len(t.turns) for t in trajectories),
+        "rejected": sum(not turn.accepted for t in trajectories for turn in t.turns),
+        "groups": len(outcomes),
+        "mixed": sum(len(found) > 1 for found in outcomes.values()),
+        "pivotal": sum(n.pivotal for n in notes),
+        "tokens": sum(len(row.response_ids) for row in rows),
+    }
+    total = summed({name: float(value) for name, value in counted.items()})
     return {
-        "train/success": float(np.mean([t.won for t in trajectories])),
-        "train/score": float(np.mean([t.score for t in trajectories])),
-        "train/turns": float(np.mean([len(t.turns) for t in trajectories])),
-        "train/rejected": float(np.mean([not turn.accepted for turn in turns])),
-        "train/mixed_groups": float(np.mean([len(found) > 1 for found in outcomes.values()])),
-        "train/pivotal_turns": float(sum(n.pivotal for n in notes)),
-        "train/tokens": float(sum(len(row.response_ids) for row in rows)),
+        "train/success": total["won"] / total["episodes"],
+        "train/score": total["score"] / total["episodes"],
+        "train/turns": total["turns"] / total["episodes"],
+        "train/rejected": total["rejected"] / total["turns"],
+        "train/mixed_groups": total["mixed"] / total["groups"],
+        "train/pivotal_turns": total["pivotal"],
+        "train/tokens": total["tokens"],
     }
 
 
 def evaluate_run(run: Run, params: Any, tasks: Sequence[Task], temperature: float, seed: int = 0) -> Evaluation:
-    """Plays a panel with given parameters."""
-    run.policy.load(params)
+    """Plays a panel with given parameters, each process its share; all processes must call this."""
+    run.load(params)
     return evaluate(
         run.policy, run.world, run.prompter, tasks, temperature=temperature, seed=seed,
         max_turns=run.config.max_turns, concurrency=run.policy.slots,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from pivotopd_jax.envs.protocol import World
+from pivotopd_jax.processes import gather, own, share_of, together
 from pivotopd_jax.prompts.prompter import Prompter
 from pivotopd_jax.records import Task, Trajectory
 from pivotopd_jax.rollout.collect import fresh_starts, play
@@ -27,7 +29,8 @@ class Evaluation:
         rejected: share of turns whose action was not carried out.
         nats: mean of −log-prob of a whole response under the raw logits, in nats; played at temperature 1, an estimate
             of the policy's entropy a turn.
-        trajectories: what was played.
+        won: `[tasks]` bool, in the order of the panel.
+        trajectories: what was played; of many processes, by this one, while all other numbers are those of all.
     """
 
     success: float
@@ -37,24 +40,37 @@ class Evaluation:
     turns: float
     rejected: float
     nats: float
+    won: list[bool]
     trajectories: list[Trajectory] = field(repr=False)
 
 
 def summarise(trajectories: Sequence[Trajectory], kinds: Sequence[str]) -> Evaluation:
-    """Counts finished trajectories; `kinds` gives the order of the columns."""
-    won = {kind: [t.won for t in trajectories if t.task.kind == kind] for kind in kinds}
+    """Counts the finished trajectories of all processes; `kinds` gives the order of the columns."""
+    played = [record for part in gather([_record(t) for t in trajectories]) for record in part]
+    won = {kind: [p["won"] for p in played if p["kind"] == kind] for kind in kinds}
     by_kind = {kind: float(np.mean(results)) for kind, results in won.items() if results}
-    turns = [turn for t in trajectories for turn in t.turns]
     return Evaluation(
-        success=float(np.mean([t.won for t in trajectories])),
-        score=float(np.mean([t.score for t in trajectories])),
+        success=float(np.mean([p["won"] for p in played])),
+        score=float(np.mean([p["score"] for p in played])),
         by_kind=by_kind,
         mean_over_kinds=float(np.mean(list(by_kind.values()))),
-        turns=float(np.mean([len(t.turns) for t in trajectories])),
-        rejected=float(np.mean([not turn.accepted for turn in turns])),
-        nats=float(np.mean([-turn.log_probs.sum() for turn in turns])),
+        turns=float(np.mean([len(p["nats"]) for p in played])),
+        rejected=float(np.mean([rejected for p in played for rejected in p["rejected"]])),
+        nats=float(np.mean([nats for p in played for nats in p["nats"]])),
+        won=[p["won"] for p in played],
         trajectories=list(trajectories),
     )
+
+
+def _record(trajectory: Trajectory) -> dict[str, Any]:
+    """What `summarise` counts of a trajectory."""
+    return {
+        "kind": trajectory.task.kind,
+        "won": bool(trajectory.won),
+        "score": float(trajectory.score),
+        "rejected": [not turn.accepted for turn in trajectory.turns],
+        "nats": [-float(turn.log_probs.sum()) for turn in trajectory.turns],
+    }
 
 
 def evaluate(
@@ -68,9 +84,13 @@ def evaluate(
     max_turns: int,
     concurrency: int,
 ) -> Evaluation:
-    """Plays each task once."""
-    starts = fresh_starts(world, prompter, tasks, rollouts=1, max_turns=max_turns)
-    trajectories = play(policy, starts, temperature=temperature, seed=seed, concurrency=concurrency)
+    """Plays each task once, each process its share of them; all processes must call this."""
+    starts = fresh_starts(world, prompter, own(tasks), rollouts=1, max_turns=max_turns)
+    with together():
+        trajectories = play(
+            policy, starts, temperature=temperature, seed=seed, concurrency=concurrency,
+            first=share_of(len(tasks)).start,
+        )  # fmt: skip
     return summarise(trajectories, world.kinds)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pivotopd_jax.envs.protocol import Planner, World
+from pivotopd_jax.processes import draw, gather, place_of, together
 from pivotopd_jax.prompts.prompter import Prompter
 from pivotopd_jax.records import Task, Trajectory
 from pivotopd_jax.rollout.collect import play, resumed_starts
@@ -50,7 +51,10 @@ class Mistake:
 def find_mistakes(
     planner: Planner, trajectories: Sequence[Trajectory], *, max_turns: int, limit: int, seed: int
 ) -> list[Mistake]:
-    """At most `limit` mistakes, one a failed trajectory, drawn uniformly in a fixed order."""
+    """At most `limit` mistakes, one a failed trajectory, drawn uniformly in a fixed order.
+
+    The limit is that of all processes, each of which finds the mistakes in its own trajectories.
+    """
     found = []
     for trajectory in trajectories:
         if trajectory.won:
@@ -60,10 +64,7 @@ def find_mistakes(
             if not math.isinf(left) and left <= max_turns - turn - 1:
                 found.append(Mistake(trajectory, turn, int(left)))
                 break
-    if len(found) > limit:
-        chosen = np.random.default_rng(seed).choice(len(found), limit, replace=False)
-        found = [found[i] for i in sorted(chosen)]
-    return found
+    return [found[place] for place in draw(len(found), limit, seed)]
 
 
 def mistake_record(mistake: Mistake) -> dict[str, Any]:
@@ -116,11 +117,19 @@ def recoveries(
     max_turns: int,
     concurrency: int,
 ) -> np.ndarray:
-    """Whether each continuation succeeds within what was left of the turn limit, `[mistakes, continuations]` bool."""
+    """Whether each continuation succeeds within what was left of the turn limit, `[mistakes, continuations]` bool.
+
+    Each process continues its own `mistakes`; the result is that of all.
+    """
+    before, _ = place_of(len(mistakes))
     points = [(m.trajectory, m.turn) for m in mistakes for _ in range(continuations)]
     starts = resumed_starts(world, prompter, points, max_turns=max_turns)
-    played = play(policy, starts, temperature=temperature, seed=seed, concurrency=concurrency)
-    return np.asarray([t.won for t in played], bool).reshape(len(mistakes), continuations)
+    with together():
+        played = play(
+            policy, starts, temperature=temperature, seed=seed, concurrency=concurrency, first=before * continuations
+        )
+    won = [result for part in gather([bool(t.won) for t in played]) for result in part]
+    return np.asarray(won, bool).reshape(-1, continuations)
 
 
 def bootstrap_interval(values: Any, *, draws: int = 4000, seed: int = 0) -> tuple[float, float]:

@@ -44,6 +44,5 @@ def mean_entropy(run: Run, params: Any, rows: Sequence[Row]) -> float:
     learner, length = run.learner, run.config.learner.row_tokens
     measure = Divergence(_of_student, 1.0, ("rollout",), TEACHER)
     batch = divergence_batch(lambda packed: learner.hidden(params, packed), rows, measure, length=length)
-    assert batch is not None
     a_token = learner.divergence(params, DivergenceTerm(batch, learner.graphdef, params, _of_student))
     return a_token * sum(len(row.response_ids) for row in rows) / len(rows)

@@ -2,7 +2,8 @@
 
 Rows of a batch are spread over the mesh axes "fsdp" and "expert"; parameters and optimizer state lie as models/qwen3.py
 says. Batches are cut into micro-batches of a fixed number of tokens; since every token carries its own share of the
-loss, the cut changes neither loss nor gradient.
+loss, the cut changes neither loss nor gradient. Of many processes each gives rows of its own, as many as it has; scores
+of them come back to it, and loss and gradient are those of the rows of all.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import partial, wraps
+from itertools import zip_longest
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import jax
@@ -26,8 +28,10 @@ from pivotopd_jax.learner.objective import (
     response_hidden,
     token_log_probs,
 )
+from pivotopd_jax.learner.placing import ROW_AXES, own_rows, processes_of, row_parts
 from pivotopd_jax.models.head import LOGITS_AT_ONCE
 from pivotopd_jax.models.qwen3 import shardings
+from pivotopd_jax.processes import gather
 from pivotopd_jax.records import DivergenceBatch, TokenBatch
 from pivotopd_jax.rollout.packing import Packed
 
@@ -201,8 +205,9 @@ class Learner:
         self.graphdef, self.optimizer, self.mesh = graphdef, optimizer, mesh
         self.micro_batch_tokens, self.options, self.remat = micro_batch_tokens, options, remat
         self.logits_at_once = logits_at_once * mesh.size
-        self._rows = NamedSharding(mesh, PartitionSpec(("fsdp", "expert")))
+        self._rows = NamedSharding(mesh, PartitionSpec(ROW_AXES))
         self._whole = NamedSharding(mesh, PartitionSpec())
+        self._processes = processes_of(mesh)
 
     def init(self, params: Any) -> TrainState:
         """A train state on the mesh; `params` are copied, so the caller may keep them as reference."""
@@ -211,22 +216,29 @@ class Learner:
         # Left to itself, jit may put an optimizer's moments on one device.
         where = _like_parameters(jax.eval_shape(self.optimizer.init, params), placed, self._whole)
         opt_state = jax.jit(self.optimizer.init, out_shardings=where)(params)
-        return TrainState(params, opt_state, jax.device_put(jnp.int32(0), self._whole))
+        return TrainState(params, opt_state, jax.jit(lambda: jnp.int32(0), out_shardings=self._whole)())
 
     @_on_mesh
     def score(self, params: Any, packed: Packed) -> np.ndarray:
         """Log-probabilities `[rows, length]` float32 in nats of the responses of `packed`; 0 elsewhere."""
-        parts = [
-            jax.device_get(_score(self.graphdef, params, *part, self.logits_at_once))
-            for part in self._micro_batches(_trees(packed))
-        ]
-        return np.concatenate(parts)[: len(packed.tokens)]
+        scored = partial(_score, at_once=self.logits_at_once)
+        return self._each(scored, params, packed, np.zeros(packed.tokens.shape, np.float32))
 
     @_on_mesh
     def hidden(self, params: Any, packed: Packed) -> np.ndarray:
-        """Last hidden states `[rows, length, width]` float32 before the response tokens of `packed`; 0 elsewhere."""
-        parts = [jax.device_get(_hidden(self.graphdef, params, *part)) for part in self._micro_batches(_trees(packed))]
-        return np.concatenate(parts)[: len(packed.tokens)].astype(np.float32)
+        """Last hidden states `[rows, length, width]` float32 before the response tokens of `packed`; 0 elsewhere.
+
+        Where no process has rows, `width` is 0.
+        """
+        nothing = np.zeros((*packed.tokens.shape, 0), np.float32)
+        return self._each(_hidden, params, packed, nothing).astype(np.float32)
+
+    def _each(self, function: Callable[..., jax.Array], params: Any, packed: Packed, nothing: np.ndarray) -> np.ndarray:
+        """What `function` makes of every row of `packed`; `nothing` if no process has any."""
+        parts = [
+            own_rows(function(self.graphdef, params, *part), self._rows) for part in self._micro_batches(_trees(packed))
+        ]
+        return np.concatenate(parts)[: len(packed.tokens)] if parts else nothing
 
     @_on_mesh
     def divergence(self, params: Any, term: DivergenceTerm) -> float:
@@ -280,16 +292,19 @@ class Learner:
     def _micro_batches(self, batch: Any) -> Iterator[Any]:
         """Micro-batches of equal shape on the mesh, each with the places of its masked tokens.
 
-        The last one is filled with rows of padding.
+        The last ones are filled with rows of padding; all processes give as many as the one with most rows needs.
         """
         rows, length = batch.tokens.shape
-        shards = self.mesh.shape["fsdp"] * self.mesh.shape["expert"]
-        size = max(1, self.micro_batch_tokens // (length * shards)) * shards
-        padding = -rows % size
-        for start in range(0, rows + padding, size):
-            part = jax.tree.map(lambda a: _slice_rows(a, start, size), batch)  # noqa: B023
+        shards = row_parts(self.mesh)
+        size = max(1, self.micro_batch_tokens // (length * shards)) * shards // self._processes
+        masked = batch.mask.sum(axis=1)
+        densest = [int(masked[start : start + size].max()) for start in range(0, rows, size)]
+        everywhere = gather(densest) if self._processes > 1 else [densest]
+        for number, counts in enumerate(zip_longest(*everywhere, fillvalue=0)):
+            part = jax.tree.map(lambda a: _slice_rows(a, number * size, size), batch)  # noqa: B023
             part = part._replace(subtree_end=_seen_by_itself(part.subtree_end))
-            yield jax.device_put((part, _places(part.mask)), self._rows)
+            part = (part, _places(part.mask, max(counts)))
+            yield jax.make_array_from_process_local_data(self._rows, part)
 
 
 def _like_parameters(state: Any, placed: Any, otherwise: NamedSharding) -> Any:
@@ -315,13 +330,12 @@ def _trees(packed: Packed) -> _Trees:
     return _Trees(packed.tokens, packed.positions, packed.subtree_end, packed.parent, mask)
 
 
-def _places(mask: np.ndarray) -> np.ndarray:
-    """Indices of the masked tokens of each row, `[rows, most]` int32, filled up with the length of a row.
+def _places(mask: np.ndarray, count: int) -> np.ndarray:
+    """Indices of the masked tokens of each row, at most `count`, `[rows, most]` int32; the rest is the length of a row.
 
     `most` is a quarter, half or all of a row, so that few shapes are compiled.
     """
     rows, length = mask.shape
-    count = int(mask.sum(axis=1).max(initial=0))
     most = next(size for size in (-(-length // 4), -(-length // 2), length) if size >= count)
     places = np.full((rows, most), length, np.int32)
     for row in range(rows):

@@ -74,7 +74,8 @@ def save(directory: str | Path, config: Qwen3Config, params: nnx.State, tokenize
     """Writes a directory that transformers and vLLM load unchanged.
 
     It is written beside its destination and then renamed, so that `directory` never holds half a model; what was there
-    before is replaced. In a run of many processes all must call this, and the first one writes.
+    before is replaced. Of many processes the first one writes; where `params` are spread over the devices of several,
+    all must call this, and none returns before it is written.
 
     Args:
         directory: where to; parents are made.
@@ -92,7 +93,8 @@ def save(directory: str | Path, config: Qwen3Config, params: nnx.State, tokenize
             safetensors.numpy.save_file(tensors, unfinished / SINGLE_FILE, metadata={"format": "pt"})
             _write_configs(unfinished, config, tokenizer, dtype=str(tensors["model.norm.weight"].dtype))
             tokenizer.save_pretrained(unfinished)
-    multihost_utils.sync_global_devices(f"saved {directory}")
+    if any(isinstance(leaf, jax.Array) and not leaf.is_fully_addressable for leaf in jax.tree.leaves(params)):
+        multihost_utils.sync_global_devices(f"saved {directory}")
 
 
 def _find(source: str | Path) -> Path:

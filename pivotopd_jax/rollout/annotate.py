@@ -10,6 +10,7 @@ import numpy as np
 from pivotopd_jax.methods.method import Annotation
 from pivotopd_jax.prompts.actions import is_mismatch
 from pivotopd_jax.records import Note, Observation, Trajectory
+from pivotopd_jax.sampling.policy import request_seed
 from pivotopd_jax.teachers.protocol import Report, Teacher
 
 Advise = Callable[[Observation, int], str]
@@ -23,17 +24,19 @@ def annotate(
     *,
     seed: int,
     skills: Advise | None = None,
+    first: int = 0,
 ) -> list[Note]:
     """Notes on the turns of `trajectories`, at most one a turn.
 
-    A turn is pivotal when a gold action is named there and the student's action is not it.
+    A turn is pivotal when a gold action is named there and the student's action is not it. `first` is the index of the
+    first trajectory, where others come before these: draws go by it.
 
     Raises:
         ValueError: skills are asked for and `skills` is None.
     """
     if annotation is None:
         return []
-    reports = _with_lessons(_reports(teacher, trajectories, annotation, seed), trajectories, annotation, skills)
+    reports = _with_lessons(_reports(teacher, trajectories, annotation, seed, first), trajectories, annotation, skills)
     return [
         note
         for index, (trajectory, report) in enumerate(zip(trajectories, reports, strict=True))
@@ -41,11 +44,13 @@ def annotate(
     ]
 
 
-def _reports(teacher: Teacher, trajectories: Sequence[Trajectory], wanted: Annotation, seed: int) -> list[Report]:
+def _reports(
+    teacher: Teacher, trajectories: Sequence[Trajectory], wanted: Annotation, seed: int, first: int
+) -> list[Report]:
     answers = [teacher.reports(trajectories, **question) for question in questions(wanted)]
     if wanted.turns == "random":
         every, named = answers
-        return _random_turns(every, named, seed)
+        return _random_turns(every, named, seed, first)
     return answers[0] if answers else [Report()] * len(trajectories)
 
 
@@ -93,11 +98,11 @@ def _notes(index: int, trajectory: Trajectory, report: Report) -> list[Note]:
     return notes
 
 
-def _random_turns(every: Sequence[Report], named: Sequence[Report], seed: int) -> list[Report]:
+def _random_turns(every: Sequence[Report], named: Sequence[Report], seed: int, first: int) -> list[Report]:
     """For each trajectory as many remarks as its report named, at turns drawn without replacement."""
-    random = np.random.default_rng(seed)
     drawn = []
-    for everywhere, chosen in zip(every, named, strict=True):
+    for index, (everywhere, chosen) in enumerate(zip(every, named, strict=True), first):
+        random = np.random.default_rng(request_seed(seed, index))
         offered = [remark for remark in everywhere.remarks if remark.gold_action]
         count = min(sum(remark.gold_action is not None for remark in chosen.remarks), len(offered))
         picked = random.choice(len(offered), count, replace=False) if count else []

@@ -21,7 +21,15 @@ def iteration_of(step: int, steps: int, iterations: int) -> int:
 
 
 def make_actor(
-    behaviour: Behaviour, teacher: Teacher, starts: Sequence[Start], *, step: int, steps: int, max_turns: int, seed: int
+    behaviour: Behaviour,
+    teacher: Teacher,
+    starts: Sequence[Start],
+    *,
+    step: int,
+    steps: int,
+    max_turns: int,
+    seed: int,
+    first: int = 0,
 ) -> Actor:
     """The actor of one step.
 
@@ -32,6 +40,7 @@ def make_actor(
         step, steps: the present step and their number.
         max_turns: turn limit of an episode.
         seed: fixes all draws.
+        first: index of the first start, as in `rollout.collect.play`.
     """
     if behaviour.actor == "student":
         return student
@@ -39,7 +48,7 @@ def make_actor(
 
     @cache
     def whole(index: int) -> int:
-        return len(teacher_episode(teacher, starts[index]()).turns)
+        return len(teacher_episode(teacher, starts[index - first]()).turns)
 
     def teacher_acts(index: int, turn: int) -> bool:
         if behaviour.actor == "mixture":

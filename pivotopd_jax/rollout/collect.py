@@ -31,6 +31,7 @@ def play(
     seed: int,
     concurrency: int,
     actor: Actor = student,
+    first: int = 0,
     on_finish: Callable[[Trajectory], None] = lambda _: None,
 ) -> list[Trajectory]:
     """Plays every start to its end.
@@ -42,12 +43,13 @@ def play(
         seed: fixes all samples, whatever `concurrency` is.
         concurrency: episodes alive at once; a finished one makes room for the next.
         actor: who acts.
+        first: index of the first start, where others come before these: samples and actor go by it.
         on_finish: told of every finished trajectory, in order of finishing.
 
     Returns:
         Trajectories in the order of `starts`.
     """
-    waiting = list(enumerate(starts))[::-1]
+    waiting = list(enumerate(starts, first))[::-1]
     alive: dict[int, Episode] = {}
     done: dict[int, Trajectory] = {}
     while waiting or alive:
@@ -61,7 +63,7 @@ def play(
         for index in [i for i, episode in alive.items() if episode.finished]:
             done[index] = alive.pop(index).trajectory()
             on_finish(done[index])
-    return [done[i] for i in range(len(starts))]
+    return [done[i] for i in sorted(done)]
 
 
 def _forced(index: int, episode: Episode, actor: Actor) -> bool:

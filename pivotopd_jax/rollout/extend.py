@@ -14,6 +14,7 @@ import numpy as np
 
 from pivotopd_jax.envs.protocol import World
 from pivotopd_jax.methods.method import Recovery
+from pivotopd_jax.processes import draw
 from pivotopd_jax.prompts.hints import REFLECTION, action_hint, leaks_hint
 from pivotopd_jax.prompts.prompter import Prompter
 from pivotopd_jax.records import Note, Row, Trajectory
@@ -34,19 +35,35 @@ class _Branch:
     named: str = ""
 
 
+def followed_up(
+    trajectories: Sequence[Trajectory], notes: Sequence[Note], extension: Recovery | None, seed: int
+) -> list[Note]:
+    """The pivotal turns that recoveries follow: those with a recorded turn after them.
+
+    If all processes have more than `extension.limit`, so many are drawn uniformly. All processes must call this.
+    """
+    if extension is None or extension.depth == 0:
+        return []
+    points = [n for n in notes if n.pivotal and n.turn + 1 < len(trajectories[n.trajectory].turns)]
+    return [points[place] for place in draw(len(points), extension.limit, seed)]
+
+
 def extend(
     policy: Policy,
     teacher: Teacher,
     world: World,
     prompter: Prompter,
     trajectories: Sequence[Trajectory],
-    notes: Sequence[Note],
+    points: Sequence[Note],
     extension: Recovery | None,
     *,
     temperature: float,
     seed: int,
+    first: int = 0,
 ) -> tuple[list[Row], dict[str, int]]:
-    """Recovery rows after pivotal turns.
+    """Recovery rows after the pivotal turns that `followed_up` has chosen.
+
+    Samples go by the index of a trajectory, counted from `first` where others come before these.
 
     Returns:
         Rows, and how often each outcome occurred: "rows", "followed" (the response carried out the named action),
@@ -56,31 +73,18 @@ def extend(
     if extension is None or extension.depth == 0:
         return [], dict(outcomes)
     rows: list[Row] = []
-    branches = _choose(world, prompter, trajectories, notes, extension.limit, seed)
+    branches = [_branch(world, prompter, trajectories[point.trajectory], point) for point in points]
     for depth in range(extension.depth):
         branches = _name_actions(teacher, branches, extension, outcomes)
-        rows += _sample(policy, branches, extension, temperature, request_seed(seed, depth), outcomes)
+        rows += _sample(policy, branches, extension, temperature, request_seed(seed, depth), first, outcomes)
         branches = [b for b in branches if len(b.episode.turns) > b.turn + 1 + depth and not b.episode.finished]
     return rows, dict(outcomes)
 
 
-def _choose(world, prompter, trajectories, notes: Sequence[Note], limit: int, seed: int) -> list[_Branch]:
-    """Pivotal turns with a recorded turn after them, drawn uniformly if there are more than `limit`."""
-    points = [n for n in notes if n.pivotal and n.turn + 1 < len(trajectories[n.trajectory].turns)]
-    if len(points) > limit:
-        kept = np.random.default_rng(seed).choice(len(points), limit, replace=False)
-        points = [points[i] for i in sorted(kept)]
+def _branch(world: World, prompter: Prompter, trajectory: Trajectory, point: Note) -> _Branch:
     # One turn of grace: the last branch may still answer when its trajectory ran into the turn limit.
-    return [
-        _Branch(
-            n.trajectory,
-            n.turn,
-            Episode.resume(
-                world.make(), prompter, trajectories[n.trajectory], n.turn, len(trajectories[n.trajectory].turns) + 1
-            ),
-        )
-        for n in points
-    ]
+    most = len(trajectory.turns) + 1
+    return _Branch(point.trajectory, point.turn, Episode.resume(world.make(), prompter, trajectory, point.turn, most))
 
 
 def _name_actions(
@@ -101,7 +105,13 @@ def _name_actions(
 
 
 def _sample(
-    policy: Policy, branches: list[_Branch], extension: Recovery, temperature: float, seed: int, outcomes: Counter[str]
+    policy: Policy,
+    branches: list[_Branch],
+    extension: Recovery,
+    temperature: float,
+    seed: int,
+    first: int,
+    outcomes: Counter[str],
 ) -> list[Row]:
     """Samples and plays one turn of every branch; rows of those that count."""
     rows = []
@@ -111,7 +121,7 @@ def _sample(
         hinted = [b.episode.context(b.hint) for b in wave]
         asked = hinted if extension.sampler == "hinted" else plain
         requests = [
-            Request(b.trajectory, ids, request_seed(seed, b.trajectory, b.turn))
+            Request(b.trajectory, ids, request_seed(seed, first + b.trajectory, b.turn))
             for b, ids in zip(wave, asked, strict=True)
         ]
         samples = policy.sample(requests, temperature=temperature)

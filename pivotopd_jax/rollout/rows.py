@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -85,6 +85,39 @@ def _hint(note: Note, annotation: Annotation | None) -> str | None:
     return REFLECTION if annotation.hint == "reflection" else action_hint(note.gold_action)
 
 
+class Counts(NamedTuple):
+    """What the loss of an update is divided by; in a run of many processes, what all of them have.
+
+    Attributes:
+        rows: responses.
+        tokens: of them.
+    """
+
+    rows: int
+    tokens: int
+
+
+def counts_of(rows: Sequence[Row]) -> Counts:
+    """Those of `rows`."""
+    return Counts(len(rows), sum(len(row.response_ids) for row in rows))
+
+
+def check_lengths(rows: Sequence[Row], length: int) -> None:
+    """Makes sure that every response fits a packed row of `length` tokens with each of its contexts.
+
+    Raises:
+        ValueError: one does not; says how long it is.
+    """
+    for row in rows:
+        size = max(map(len, (row.context_ids, *row.views.values()))) + len(row.response_ids)
+        if size > length:
+            raise ValueError(
+                f"turn {row.turn} of trajectory {row.trajectory} has {size} tokens, context and response ({row.kind} "
+                f"row); it does not fit a row of {length}: raise config.learner.row_tokens, or lower "
+                "config.prompt.prompt_tokens"
+            )
+
+
 def batch_rows(
     rows: Sequence[Row],
     *,
@@ -92,6 +125,7 @@ def batch_rows(
     aggregation: Aggregation = "token_mean",
     constant: float = 1.0,
     view: View | None = None,
+    counts: Counts | None = None,
 ) -> tuple[TokenBatch, Packed]:
     """Packs the plain contexts and responses of `rows` into token rows of `length`.
 
@@ -100,6 +134,7 @@ def batch_rows(
         length: tokens of a packed row.
         aggregation, constant: what each token counts for, see `losses.surrogate.aggregate`.
         view: rows that have it are `privileged`.
+        counts: of all rows of the update, if `rows` are a part of them.
 
     Returns:
         The batch, advantages and log-probs still 0, and the packing that maps rows to tokens.
@@ -109,7 +144,7 @@ def batch_rows(
     batch = TokenBatch(
         packed.tokens, packed.positions, packed.subtree_end, packed.parent,
         mask=packed.scatter([True] * len(rows), bool),
-        weights=packed.scatter(token_shares(rows, aggregation, constant)),
+        weights=packed.scatter(token_shares(rows, aggregation, constant, counts)),
         advantages=zeros,
         reward_advantages=packed.scatter([row.reward_advantage for row in rows]),
         old_log_probs=zeros,
@@ -124,19 +159,21 @@ def batch_rows(
     return batch, packed
 
 
-def token_shares(rows: Sequence[Row], aggregation: Aggregation, constant: float = 1.0) -> list[float]:
-    """What each token of each row counts for in the loss of a batch of `rows`.
+def token_shares(
+    rows: Sequence[Row], aggregation: Aggregation, constant: float = 1.0, counts: Counts | None = None
+) -> list[float]:
+    """What each token of each row counts for in the loss of a batch of `rows`, or of more rows with these `counts`.
 
     Raises:
         ValueError: unknown `aggregation`.
     """
-    sizes = [len(row.response_ids) for row in rows]
+    whole = counts or counts_of(rows)
     if aggregation == "token_mean":
-        return [1 / sum(sizes)] * len(sizes)
+        return [1 / whole.tokens for _ in rows]
     if aggregation == "sequence_mean":
-        return [1 / (size * len(sizes)) for size in sizes]
+        return [1 / (len(row.response_ids) * whole.rows) for row in rows]
     if aggregation == "constant":
-        return [1 / (constant * len(sizes))] * len(sizes)
+        return [1 / (constant * whole.rows) for _ in rows]
     raise ValueError(f'aggregation is {aggregation!r}; expected "token_mean", "sequence_mean" or "constant"')
 
 
@@ -148,26 +185,25 @@ def divergence_batch(
     length: int,
     aggregation: Aggregation = "token_mean",
     constant: float = 1.0,
-) -> DivergenceBatch | None:
+    counts: Counts | None = None,
+) -> DivergenceBatch:
     """The rows that `divergence` is taken on, with the teacher's hidden states.
 
     Args:
         hidden: last hidden states `[rows, length, width]` of the teacher before the response tokens.
-        rows: all rows of the update, whose number of tokens sets the scale.
+        rows: of the update.
         divergence: which rows, and the view that makes the teacher.
         length: tokens of a packed row.
-        aggregation, constant: as in `batch_rows`.
+        aggregation, constant, counts: as in `batch_rows`; not only the chosen rows set the scale.
 
     Returns:
-        None if there are no such rows.
+        A batch of no rows if there are none to take it on.
     """
     chosen = [
         (row, share * divergence.weight)
-        for row, share in zip(rows, token_shares(rows, aggregation, constant), strict=True)
+        for row, share in zip(rows, token_shares(rows, aggregation, constant, counts), strict=True)
         if row.kind in divergence.rows and (divergence.view == TEACHER or divergence.view in row.views)
     ]
-    if not chosen:
-        return None
     plain = pack([Scored(row.trajectory, row.context_ids, row.response_ids) for row, _ in chosen], length=length)
     seen = pack(
         [
@@ -176,9 +212,9 @@ def divergence_batch(
         ],
         length=length,
     )
-    states = seen.gather(hidden(seen))
-    teacher_hidden = np.zeros((*plain.tokens.shape, states[0].shape[-1]), np.float32)
-    for r, places, values in zip(plain.row, plain.places, states, strict=True):
+    states = hidden(seen)
+    teacher_hidden = np.zeros((*plain.tokens.shape, states.shape[-1]), np.float32)
+    for r, places, values in zip(plain.row, plain.places, seen.gather(states), strict=True):
         teacher_hidden[r, places] = values
     return DivergenceBatch(
         plain.tokens, plain.positions, plain.subtree_end, plain.parent,
@@ -216,8 +252,6 @@ def score_views(
     """
     seen = [bool(row.views.keys() & set(views)) for row in rows]
     wanted = [(i, PLAIN, row.context_ids) for i, row in enumerate(rows) if every_row or seen[i]]
-    if not wanted:
-        return {view: packed.scatter([0.0] * len(rows)) for view in (PLAIN, *views)}
     wanted += [(i, view, row.views[view]) for i, row in enumerate(rows) for view in views if view in row.views]
     # Branches must follow the row they hang off, or a tree could fill up before they are hung.
     wanted.sort(key=lambda item: item[0])

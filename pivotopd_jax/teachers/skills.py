@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import bm25s
 import numpy as np
 
 from pivotopd_jax.files import write_json
@@ -46,6 +45,8 @@ class SkillBank:
         if not any(words):
             raise ValueError(f"a skill bank needs a skill with a task to find it by; {len(skills)} without were given")
         self.skills = tuple(skills)
+        import bm25s  # runs JAX when it is imported; processes.join must come before
+
         self._index = bm25s.BM25(method="lucene")
         self._index.index(words, show_progress=False)
 
@@ -93,6 +94,8 @@ def _entry(entry: Any) -> Skill:
 def _words(texts: Sequence[str]) -> list[list[str]]:
     if not texts:
         return []
+    import bm25s  # runs JAX when it is imported; processes.join must come before
+
     return bm25s.tokenize(list(texts), stopwords="en", return_ids=False, show_progress=False)  # type: ignore[return-value]
 
 

@@ -72,7 +72,7 @@ def test_mixing_equals_going_token_by_token_and_so_do_its_gradients(tokens: int)
     )
     remade = jax.checkpoint(mix)  # pyright: ignore[reportPrivateImportUsage]
     got = jax.jit(jax.grad(partial(loss, remade), argnums=(0, 1, 2)))(x, weights, experts)
-    expected = jax.grad(partial(loss, token_by_token), argnums=(0, 1, 2))(x, weights, experts)
+    expected = jax.jit(jax.grad(partial(loss, token_by_token), argnums=(0, 1, 2)))(x, weights, experts)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), got, expected)
     assert float(jnp.abs(got[2].gate[3]).max()) == 0 < float(jnp.abs(got[2].gate[4]).max())
 
@@ -98,12 +98,12 @@ def test_a_layer_of_experts_needs_their_configuration() -> None:
 
 def test_the_published_model_has_its_published_size_and_can_be_sharded() -> None:
     """Qwen3-30B-A3B: 30.5 billion parameters (technical report, table 2)."""
-    shapes = qwen3.abstract(PUBLISHED, jnp.bfloat16)[1]
+    shapes = qwen3.abstract(dataclasses.replace(PUBLISHED, num_layers=2), jnp.bfloat16)[1]
     layer = 2048 * (2 * 32 * 128 + 2 * 4 * 128) + 2 * 128 + 2 * 2048 + 128 * (2048 + 3 * 2048 * 768)
-    assert sum(math.prod(x.shape) for x in jax.tree.leaves(shapes)) == 48 * layer + 2 * 151936 * 2048 + 2048
+    assert sum(math.prod(x.shape) for x in jax.tree.leaves(shapes)) == 2 * layer + 2 * 151936 * 2048 + 2048
     assert 48 * layer + 2 * 151936 * 2048 == pytest.approx(30.5e9, rel=2e-3)
     specs: Any = qwen3.partition_specs(shapes, AbstractMesh((4, 2, 8), ("fsdp", "tensor", "expert")))
-    mlp = specs["layers"][47]["mlp"]
+    mlp = specs["layers"][1]["mlp"]
     assert mlp["experts"]["down_proj"].get_value() == PartitionSpec("expert", "tensor", "fsdp")
     assert mlp["gate"].get_value() == PartitionSpec("fsdp")
 

@@ -22,7 +22,7 @@ from pivotopd_jax.prompts.prompter import PrivilegedPrompt
 from pivotopd_jax.records import PLAIN, Row
 from pivotopd_jax.rollout.annotate import annotate
 from pivotopd_jax.rollout.collect import fresh_starts, play
-from pivotopd_jax.rollout.extend import extend
+from pivotopd_jax.rollout.extend import extend, followed_up
 from pivotopd_jax.rollout.packing import Scored, pack
 from pivotopd_jax.rollout.rows import batch_rows, divergence_batch, rollout_rows, score_views
 from pivotopd_jax.teachers.symbolic import SymbolicTeacher
@@ -130,9 +130,10 @@ def test_skills_stand_in_the_training_prompts_of_skill_grpo(toy):
 def recover(toy, trajectory, responses, depth=1, **options):
     policy = Scripted(toy.prompter.chat, responses)
     notes = annotate(teacher(toy), [trajectory], Annotation(), seed=0)
+    extension = Recovery(depth, **options)
+    points = followed_up([trajectory], notes, extension, seed=0)
     rows, outcomes = extend(
-        policy, teacher(toy), toy.world, toy.prompter, [trajectory], notes, Recovery(depth, **options),
-        temperature=1.0, seed=0,
+        policy, teacher(toy), toy.world, toy.prompter, [trajectory], points, extension, temperature=1.0, seed=0
     )  # fmt: skip
     return rows, outcomes, policy
 
@@ -324,7 +325,7 @@ def test_no_recovery_rows_make_no_divergence(toy):
     rows = rollout_rows(group(toy), [], make_method("grpo", KNOBS), toy.prompter)
     wanted = make_method("pivotopd", ConfigDict({**KNOBS, "recovery_mode": "exact_forward_kl"})).divergence
     assert wanted
-    assert divergence_batch(lambda p: p.tokens, rows, wanted, length=LENGTH) is None
+    assert len(divergence_batch(lambda p: p.tokens, rows, wanted, length=LENGTH).tokens) == 0
 
 
 def test_an_unknown_recovery_mode_is_refused():

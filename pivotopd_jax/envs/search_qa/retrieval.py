@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-import bm25s
 import numpy as np
 
 from pivotopd_jax.envs.search_qa.data_files import DataError
 from pivotopd_jax.envs.search_qa.passages import Passage
+
+if TYPE_CHECKING:
+    from bm25s import BM25
 
 MAX_PASSAGES = 100_000
 """The most that are searched by bm25s, which scores every passage in each search."""
@@ -44,7 +46,7 @@ class Bm25:
     Of equal scores the passage that is first in the corpus comes first.
     """
 
-    def __init__(self, passages: Sequence[Passage], index: bm25s.BM25 | None = None) -> None:
+    def __init__(self, passages: Sequence[Passage], index: BM25 | None = None) -> None:
         """Indexes `passages`, unless their `index` is given.
 
         Raises:
@@ -73,15 +75,19 @@ class Bm25:
 
 def terms(texts: Sequence[str]) -> list[list[str]]:
     """The words of each text: lower case, two letters or more, without the commonest ones of English."""
+    import bm25s  # runs JAX when it is imported; processes.join must come before
+
     return bm25s.tokenize(list(texts), stopwords="en", return_ids=False, show_progress=False)  # type: ignore[return-value]
 
 
-def index_passages(passages: Sequence[Passage]) -> bm25s.BM25:
+def index_passages(passages: Sequence[Passage]) -> BM25:
     """Their index.
 
     Raises:
         DataError: none of them has a word in it.
     """
+    import bm25s  # runs JAX when it is imported; processes.join must come before
+
     words = terms([passage.contents for passage in passages])
     if not any(words):
         raise DataError(f"none of the {len(passages)} passages has a word in it; expected text")

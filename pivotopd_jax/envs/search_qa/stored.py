@@ -13,8 +13,6 @@ from importlib.metadata import version
 from itertools import chain, islice
 from pathlib import Path
 
-import bm25s
-
 from pivotopd_jax.envs.mapped import MappedRecords, write_records
 from pivotopd_jax.envs.search_qa.passages import Passage, stream_passages
 from pivotopd_jax.envs.search_qa.retrieval import MAX_PASSAGES, Bm25, index_passages
@@ -59,6 +57,8 @@ def open_index(directory: Path) -> Bm25 | TantivyBm25:
     passages = stored_passages(directory)
     if (directory / _TANTIVY).is_dir():
         return TantivyBm25(directory / _TANTIVY, passages)
+    import bm25s  # runs JAX when it is imported; processes.join must come before
+
     return Bm25(passages, bm25s.BM25.load(str(directory), mmap=True, show_progress=False))
 
 
