@@ -31,8 +31,8 @@ from pivotopd_jax.warmstart import world_texts
 
 UNCUT = 1 << 20
 """Prompt tokens that no context exceeds."""
-RESERVED = 8
-"""Ids that stand for no word: padding and the like."""
+PAD, RESERVED = 0, 8
+"""Id of padding, and how many ids no token has: some peers take every token of that id for padding."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def make_case(size: Size, directory: Path, *, data: str | None, rounds: int, thr
     _, teacher = split(Qwen3(config, rngs=nnx.Rngs(seed + 1)))
     few = build_tokenizer(["go to shelf 1"])  # peers want one; nothing is ever tokenised
     settings = {
-        "pad": int(few.pad_token_id),
+        "pad": PAD,
         "rounds": rounds,
         "threads": threads,
         "sampling": {
