@@ -18,7 +18,8 @@ from typing import Any
 
 from pivotopd_jax.evaluation import bench_ours
 from pivotopd_jax.evaluation.lock_step import bench_rollout
-from pivotopd_jax.evaluation.peer_cases import SIZES, Case, make_case, parameter_count, transcript_arrays
+from pivotopd_jax.evaluation.peer_cases import SIZES, Case, make_case, parameter_count
+from pivotopd_jax.evaluation.peer_data import transcript_arrays
 from pivotopd_jax.run import make_run
 
 SCRIPTS = Path(__file__).parent / "peers"
@@ -125,7 +126,7 @@ def rollout(config: Any, workdir: Path, rounds: int) -> dict[str, Any]:
 
 def described(case: Case) -> dict[str, Any]:
     """The transcripts that are trained on: how many, and their tokens with and without padding."""
-    arrays = transcript_arrays(case.rows, case.settings["pad"])
+    arrays = transcript_arrays(case.rows)
     lengths = arrays["prompt_mask"].sum(axis=1) + arrays["completion_mask"].sum(axis=1)
     return {
         "count": len(lengths),

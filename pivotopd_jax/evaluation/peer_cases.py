@@ -7,7 +7,6 @@ All lies in one directory, so that programs which know nothing of this project c
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,21 +17,11 @@ import numpy as np
 from flax import nnx
 
 from pivotopd_jax.envs.alfworld.world import AlfWorld
+from pivotopd_jax.evaluation.peer_data import PAD, random_prompts, transcript_arrays, transcripts, turn_rows
 from pivotopd_jax.models import huggingface
 from pivotopd_jax.models.mini_tokenizer import build_tokenizer
 from pivotopd_jax.models.qwen3 import Qwen3, Qwen3Config, split
-from pivotopd_jax.prompts.alfworld import AlfWorldWording
-from pivotopd_jax.prompts.chat import Chat
-from pivotopd_jax.prompts.prompter import Prompter
-from pivotopd_jax.records import Row, Trajectory
-from pivotopd_jax.rollout.collect import fresh_starts, play
-from pivotopd_jax.rollout.episode import Episode
-from pivotopd_jax.warmstart import world_texts
-
-UNCUT = 1 << 20
-"""Prompt tokens that no context exceeds."""
-PAD, RESERVED = 0, 8
-"""Id of padding, and how many ids no token has: some peers take every token of that id for padding."""
+from pivotopd_jax.records import Row
 
 
 @dataclass(frozen=True)
@@ -87,8 +76,7 @@ class Case:
     Attributes:
         config, graphdef: of student and teacher.
         student, teacher: parameters.
-        prompts: as in prompts.npz: "tokens" `[prompts, longest]` and "lengths", "observations" `[turns - 1, prompts,
-            most]` and "observation_lengths".
+        prompts: from `random_prompts`, as in prompts.npz.
         rows: one for each turn of the transcripts; `reward_advantage` is that of the transcript.
         settings: as in settings.json.
     """
@@ -114,20 +102,21 @@ def make_case(size: Size, directory: Path, *, data: str | None, rounds: int, thr
         seed: of weights, prompts and mistakes.
     """
     world = AlfWorld(data or "generated")
-    tasks = world.tasks("valid_unseen" if "valid_unseen" in world.splits else "test")[: size.tasks]
-    wording = AlfWorldWording()
-    texts = world_texts(world, wording, tasks, size.max_turns, show_admissible=False)
-    tokenizer = build_tokenizer(texts, phrases=wording.phrases)
-    prompter = Prompter(Chat(tokenizer), wording, "transcript", 0, False, UNCUT)
-    starts = fresh_starts(world, prompter, tasks, rollouts=size.rollouts, max_turns=size.max_turns)
-    trajectories = play(None, starts, temperature=1.0, seed=seed, concurrency=len(starts), actor=fallible(world, seed))
+    trajectories = transcripts(world, size.tasks, size.rollouts, size.max_turns, seed)
     rows = turn_rows(trajectories, size.vocabulary, seed)
-    positions = max(len(row.context_ids) + len(row.response_ids) for row in rows)
-    config = model_config(size, positions)
+    config = model_config(size, max(len(row.context_ids) + len(row.response_ids) for row in rows))
     graphdef, student = split(Qwen3(config, rngs=nnx.Rngs(seed)))
     _, teacher = split(Qwen3(config, rngs=nnx.Rngs(seed + 1)))
-    few = build_tokenizer(["go to shelf 1"])  # peers want one; nothing is ever tokenised
-    settings = {
+    lengths = (size.shortest, size.longest)
+    prompts = random_prompts(size.prompts, size.vocabulary, lengths, size.turns, size.shown, seed)
+    case = Case(config, graphdef, student, teacher, prompts, rows, make_settings(size, rounds, threads))
+    write_case(case, directory)
+    return case
+
+
+def make_settings(size: Size, rounds: int, threads: int) -> dict[str, Any]:
+    """What peers are told: capacity is the tokens that a multi-turn context can come to."""
+    return {
         "pad": PAD,
         "rounds": rounds,
         "threads": threads,
@@ -142,13 +131,16 @@ def make_case(size: Size, directory: Path, *, data: str | None, rounds: int, thr
         },
         "size": asdict(size),
     }  # fmt: skip
-    case = Case(config, graphdef, student, teacher, random_prompts(size, seed), rows, settings)
-    for name, params in (("student", student), ("teacher", teacher)):
-        huggingface.save(directory / name, config, params, few)
+
+
+def write_case(case: Case, directory: Path) -> None:
+    """Writes what peers read."""
+    tokenizer = build_tokenizer(["go to shelf 1"])  # peers want one; nothing is ever tokenised
+    for name, params in (("student", case.student), ("teacher", case.teacher)):
+        huggingface.save(directory / name, case.config, params, tokenizer)
     np.savez(directory / "prompts.npz", **case.prompts)  # type: ignore[arg-type]
-    np.savez(directory / "rows.npz", **transcript_arrays(rows, settings["pad"]))  # type: ignore[arg-type]
-    (directory / "settings.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-    return case
+    np.savez(directory / "rows.npz", **transcript_arrays(case.rows))  # type: ignore[arg-type]
+    (directory / "settings.json").write_text(json.dumps(case.settings, indent=2) + "\n", encoding="utf-8")
 
 
 def model_config(size: Size, positions: int) -> Qwen3Config:
@@ -157,97 +149,6 @@ def model_config(size: Size, positions: int) -> Qwen3Config:
         size.vocabulary, size.hidden, size.intermediate, size.layers, size.heads, size.kv_heads, size.head_dim,
         rope_theta=1e6, rms_norm_eps=1e-6, tie_embeddings=True, max_positions=max(2048, positions),
     )  # fmt: skip
-
-
-def fallible(world: AlfWorld, seed: int, mistakes: float = 0.5) -> Any:
-    """An actor that plays at random in some turns and as the expert does in the others.
-
-    At one in two of the papers' 30 turns about half of the games are lost, as they are in training.
-    """
-
-    def act(index: int, episode: Episode) -> str:
-        draw = random.Random(f"{seed}|{index}|{len(episode.turns)}")
-        planner = world.planner
-        best = planner.next_action(episode.snapshot, planner.observed(episode.snapshot))
-        if best is None or draw.random() < mistakes:
-            return draw.choice(episode.observation.admissible or ("look",))
-        return best
-
-    return act
-
-
-def turn_rows(trajectories: Sequence[Trajectory], vocabulary: int, seed: int) -> list[Row]:
-    """Rows of all turns, their ids folded into the vocabulary; advantages are drawn at random, they cost the same."""
-    advantages = np.random.default_rng(seed).standard_normal(len(trajectories)).astype(np.float32)
-
-    def folded(ids: np.ndarray) -> np.ndarray:
-        return (RESERVED + ids % (vocabulary - RESERVED)).astype(np.int32)
-
-    return [
-        Row(
-            "rollout", index, trajectory.group, turn, folded(played.context_ids), folded(played.response_ids),
-            reward_advantage=float(advantages[index]),
-        )
-        for index, trajectory in enumerate(trajectories)
-        for turn, played in enumerate(trajectory.turns)
-    ]  # fmt: skip
-
-
-def transcript_arrays(rows: Sequence[Row], pad: int) -> dict[str, np.ndarray]:
-    """Whole transcripts, as peers train on them: a prompt, and a completion of which the responses are trained.
-
-    Args:
-        rows: one for each turn; those of a trajectory follow one another, and each context continues the one before.
-        pad: id of padding.
-
-    Returns:
-        "prompts" `[transcripts, longest]` int32, padded on the left, and "prompt_mask"; "completions", padded on the
-        right, "completion_mask" and "trained" (bool); "advantages" `[transcripts]` float32.
-    """
-    turns: dict[int, list[Row]] = {}
-    for row in rows:
-        turns.setdefault(row.trajectory, []).append(row)
-    each = list(turns.values())
-    prompts = [found[0].context_ids for found in each]
-    completions = [
-        np.concatenate([found[-1].context_ids, found[-1].response_ids])[len(found[0].context_ids) :] for found in each
-    ]
-    trained = [np.zeros(len(completion), bool) for completion in completions]
-    for found, mask in zip(each, trained, strict=True):
-        for row in found:
-            start = len(row.context_ids) - len(found[0].context_ids)
-            mask[start : start + len(row.response_ids)] = True
-    return {
-        "prompts": _padded(prompts, pad, left=True),
-        "prompt_mask": _padded([np.ones(len(ids), bool) for ids in prompts], 0, left=True),
-        "completions": _padded(completions, pad),
-        "completion_mask": _padded([np.ones(len(ids), bool) for ids in completions], 0),
-        "trained": _padded(trained, 0),
-        "advantages": np.asarray([found[0].reward_advantage for found in each], np.float32),
-    }
-
-
-def random_prompts(size: Size, seed: int) -> dict[str, np.ndarray]:
-    """Prompts of random ids and lengths, and what is shown between turns; see `Case`."""
-    draw = np.random.default_rng(seed)
-
-    def some(fewest: int, most: int) -> list[np.ndarray]:
-        lengths = draw.integers(fewest, most, size.prompts, endpoint=True)
-        return [draw.integers(RESERVED, size.vocabulary, length, dtype=np.int32) for length in lengths]
-
-    first, later = some(size.shortest, size.longest), [some(*size.shown) for _ in range(size.turns - 1)]
-    return {
-        "tokens": _padded(first, 0),
-        "lengths": np.asarray([len(ids) for ids in first]),
-        "observations": np.stack([_padded(ids, 0, width=size.shown[1]) for ids in later]),
-        "observation_lengths": np.asarray([[len(ids) for ids in shown] for shown in later]),
-    }
-
-
-def _padded(rows: Sequence[np.ndarray], value: int, *, left: bool = False, width: int = 0) -> np.ndarray:
-    width = width or max(map(len, rows))
-    sides = [(width - len(row), 0) if left else (0, width - len(row)) for row in rows]
-    return np.stack([np.pad(row, side, constant_values=value) for row, side in zip(rows, sides, strict=True)])
 
 
 def parameter_count(case: Case) -> int:

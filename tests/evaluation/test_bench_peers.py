@@ -10,7 +10,8 @@ import pytest
 
 from pivotopd_jax.evaluation import bench_ours, bench_peers, peer_cases
 from pivotopd_jax.evaluation.bench_peers import Peer, compared, run_peer
-from pivotopd_jax.evaluation.peer_cases import Size, make_case, transcript_arrays
+from pivotopd_jax.evaluation.peer_cases import Size, make_case
+from pivotopd_jax.evaluation.peer_data import PAD, transcript_arrays
 from pivotopd_jax.evaluation.peers import measuring
 from pivotopd_jax.losses.divergences import reverse_kl
 from pivotopd_jax.models import huggingface
@@ -48,10 +49,10 @@ def test_transcripts_hold_the_rows():
         Row("rollout", 0, 0, 1, ids[:9], ids[9:12], reward_advantage=1.5),
         Row("rollout", 1, 0, 0, ids[:3], ids[3:4], reward_advantage=-2.0),
     ]
-    found = transcript_arrays(rows, pad=7)
-    assert found["prompts"].tolist() == [[10, 11, 12, 13], [7, 10, 11, 12]]
+    found = transcript_arrays(rows)
+    assert found["prompts"].tolist() == [[10, 11, 12, 13], [PAD, 10, 11, 12]]
     assert found["prompt_mask"].tolist() == [[True] * 4, [False, True, True, True]]
-    assert found["completions"].tolist() == [list(range(14, 22)), [13] + 7 * [7]]
+    assert found["completions"].tolist() == [list(range(14, 22)), [13] + 7 * [PAD]]
     assert found["trained"].astype(int).tolist() == [[1, 1, 0, 0, 0, 1, 1, 1], [1] + 7 * [0]]
     assert found["advantages"].tolist() == [1.5, -2.0]
 
