@@ -53,7 +53,6 @@ def _mini(c: Any) -> Any:
     c.prompt.response_tokens = 16
     c.learner.row_tokens = 368
     c.evaluate.tasks = 128
-    c.knobs.recovery_weight = 0.0125  # to ALFWorld's as the paper's is
     c.mini.games = 3500
     c.mini.lessons = 0.1
     c.mini.copying = 60  # names are copied from where they were said; this brings it about sooner

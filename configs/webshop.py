@@ -51,7 +51,7 @@ def _mini(c: Any) -> Any:
     c.prompt.response_tokens = 16
     c.learner.row_tokens = 368
     c.knobs.recovery_weight = 0.025  # to ALFWorld's as the paper's is
-    c.mini.games = 3500
+    c.mini.games = 4500
     c.mini.careless = 0.5
     c.mini.slip = 0.5
     c.mini.lessons = 0.1

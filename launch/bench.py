@@ -10,6 +10,8 @@ gradients: megabytes and seconds; token trees against padded rows: tokens held, 
 transformers, TRL and lock-step rollouts; peers are installed by launch/peers.sh. Nothing else may run meanwhile.
 --suite=catalogue: a synthetic WebShop catalogue of the full size: seconds to make it, new searches a second, megabytes
 that a process has to itself.
+--suite=passages: synthetic passages as of Wikipedia: seconds to index 100,000 of them, new searches a second,
+megabytes that a process has to itself.
 """
 
 from __future__ import annotations
@@ -37,6 +39,12 @@ def _catalogue(arguments: argparse.Namespace) -> Any:
     from pivotopd_jax.evaluation.bench_catalogue import FULL_SIZE, bench_catalogue
 
     return {"catalogue": bench_catalogue(arguments.products or FULL_SIZE)}
+
+
+def _passages(arguments: argparse.Namespace) -> Any:
+    from pivotopd_jax.evaluation.bench_passages import PASSAGES, bench_passages
+
+    return {"passages": bench_passages(arguments.passages or PASSAGES)}
 
 
 def _step(arguments: argparse.Namespace) -> Any:
@@ -76,6 +84,7 @@ SUITES: dict[str, Callable[[argparse.Namespace], Any]] = {
     "memory": _memory,
     "peers": _peers,
     "catalogue": _catalogue,
+    "passages": _passages,
 }
 
 
@@ -90,6 +99,7 @@ def main() -> int:
     )
     parser.add_argument("--seconds", type=float, default=5.0, help="how long the random policy plays")
     parser.add_argument("--products", type=int, help="size of the synthetic catalogue; by default WebShop's")
+    parser.add_argument("--passages", type=int, help="number of synthetic passages; by default a million")
     parser.add_argument("--config", default="configs/alfworld.py:mini", help="whose step is measured")
     parser.add_argument("--workdir", default="runs/bench", help="beside it a mini student is found, or made")
     parser.add_argument("--rounds", type=int, default=5, help="measured steps of each method, or repetitions")

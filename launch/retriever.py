@@ -1,7 +1,8 @@
 """Serves passages by BM25 on POST /retrieve: `retriever.py --corpus=corpus.jsonl.gz [--port=8000]`.
 
 Speaks Search-R1's schema ("queries") and verl-agent's ("query"). The first start on a corpus builds its index, which
-later ones map. It has no password: leave it on the loopback address, or on a network of your own.
+later ones map: up to 100,000 passages for bm25s, above for tantivy. It has no password: leave it on the loopback
+address, or on a network of your own.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from pathlib import Path
 from absl import flags
 
 from pivotopd_jax import command_line
-from pivotopd_jax.envs.search_qa.retrieval import load_bm25
 from pivotopd_jax.envs.search_qa.serving import RetrievalServer
+from pivotopd_jax.envs.search_qa.stored import load_bm25
 
 CORPUS = flags.DEFINE_string("corpus", None, "Passages, one a line: {id, contents}; .jsonl or .jsonl.gz.")
 HOST = flags.DEFINE_string("host", "127.0.0.1", "Address to listen on.")

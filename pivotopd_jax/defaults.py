@@ -97,6 +97,7 @@ def paper() -> Any:
     c.learner = ConfigDict()
     c.learner.fsdp = 4  # mesh axes
     c.learner.tensor = 1
+    c.learner.expert = 1  # for students with experts: rows of a batch are spread over this axis, too
     c.learner.row_tokens = 16384  # length of a packed row; must hold the longest context with its response
     c.learner.micro_batch_tokens = 32768  # tokens a forward and backward pass on each fsdp shard
     c.learner.remat = True
@@ -130,7 +131,7 @@ def mini(c: Any) -> Any:
     c.prompt.style = "transcript"
     c.prompt.show_admissible = False  # more games in the same minutes are worth more (docs/mini.md)
     c.knobs.max_actions = 2  # the costliest mistakes only
-    c.knobs.recovery_weight = 0.1
+    c.knobs.recovery_weight = 0.1  # in search QA an eighth of it taught no recovery
     c.knobs.lesson_weight = 0.0  # the student as its own teacher could not write any
     c.knobs.skills = 1
     c.offline.tasks = 64

@@ -120,7 +120,8 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = print, *, 
 
     def make_learner(graphdef: Any) -> Learner:
         return Learner(
-            graphdef, optimizer, make_mesh(config.learner.fsdp, config.learner.tensor),
+            graphdef, optimizer,
+            make_mesh(config.learner.fsdp, config.learner.tensor, config.learner.get("expert", 1)),
             micro_batch_tokens=config.learner.micro_batch_tokens, options=options, remat=config.learner.remat,
         )  # fmt: skip
 

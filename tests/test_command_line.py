@@ -29,10 +29,14 @@ MINI = "--config=configs/alfworld.py:mini"
             ],
             "error: config.teacher.base_url is '127.0.0.1'; expected something like",
         ),
+        (["--config=configs/webshop.py"], "error: WEBSHOP_DATA='' is not a directory; set it to the folder with"),
+        (["--config=configs/search_qa.py"], "error: SEARCH_QA_DATA='' is not a directory; set it to the folder with"),
         (["--config=configs/alfworld.py:nope"], "has no preset 'nope'; choose one of paper, mini, mini_real"),
     ],
 )
-def test_one_clear_message(arguments, message, tmp_path):
+def test_one_clear_message(arguments, message, tmp_path, monkeypatch):
+    for variable in ("WEBSHOP_DATA", "SEARCH_QA_DATA"):
+        monkeypatch.delenv(variable, raising=False)
     command = [sys.executable, "launch/train.py", f"--workdir={tmp_path / 'run'}", *arguments]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
 
 from pivotopd_jax.envs.mapped import MappedRecords, write_records
-from pivotopd_jax.files import user_cache, whole_directory, write_json
+from pivotopd_jax.files import one_at_a_time, user_cache, whole_directory, write_json
 
 
 def test_what_cannot_be_written_leaves_the_old_file(tmp_path):
@@ -32,6 +33,23 @@ def test_a_directory_is_whole_or_not_there(tmp_path):
     make(tmp_path / "d", "first")
     make(tmp_path / "d", "second")
     assert [path.name for path in tmp_path.rglob("*")] == ["d", "first"]
+
+
+def test_one_at_a_time(tmp_path):
+    """Another that wants to enter waits until the first one has left; other directories are free."""
+    entered = threading.Event()
+
+    def enter():
+        with one_at_a_time(tmp_path / "a"):
+            entered.set()
+
+    other = threading.Thread(target=enter)
+    with one_at_a_time(tmp_path / "a"), one_at_a_time(tmp_path / "b"):
+        other.start()
+        assert not entered.wait(0.05)
+    other.join(10)
+    assert entered.is_set()
+    assert list((tmp_path / "a").iterdir()) == []
 
 
 def test_the_users_cache(monkeypatch, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -43,7 +44,7 @@ class MappedRecords(Sequence[R], Generic[R]):
 
 def write_records(directory: Path, records: Iterable[bytes]) -> None:
     """Writes records in the form that `MappedRecords` maps; they are gone through once."""
-    starts = [0]
+    starts = array("q", [0])  # 8 bytes a record; of ints there would be 40
     with (directory / RECORDS).open("wb") as file:
         for record in records:
             starts.append(starts[-1] + file.write(record))

@@ -1,15 +1,16 @@
 """The train state and its two jitted, sharded functions: score tokens, and one optimizer step.
 
-Rows of a batch are spread over the mesh axis "fsdp"; parameters and optimizer state lie as models/qwen3.py says.
-Batches are cut into micro-batches of a fixed number of tokens; since every token carries its own share of the loss,
-the cut changes neither loss nor gradient.
+Rows of a batch are spread over the mesh axes "fsdp" and "expert"; parameters and optimizer state lie as models/qwen3.py
+says. Batches are cut into micro-batches of a fixed number of tokens; since every token carries its own share of the
+loss, the cut changes neither loss nor gradient.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any, NamedTuple
+from functools import partial, wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -60,16 +61,18 @@ class DivergenceTerm(NamedTuple):
     function: Callable[[Any, Any], Any]
 
 
-def make_mesh(fsdp: int = 1, tensor: int = 1) -> Mesh:
-    """A mesh with axes "fsdp" and "tensor".
+def make_mesh(fsdp: int = 1, tensor: int = 1, expert: int = 1) -> Mesh:
+    """A mesh with axes "fsdp", "tensor" and "expert"; more than one device of the last are for models with experts.
 
     Raises:
-        ValueError: there are not `fsdp × tensor` devices.
+        ValueError: there are not `fsdp × tensor × expert` devices.
     """
-    if fsdp * tensor > jax.device_count():
-        raise ValueError(f"a mesh of {fsdp} × {tensor} devices was asked for; this machine has {jax.device_count()}")
-    devices = jax.devices()[: fsdp * tensor]
-    return jax.make_mesh((fsdp, tensor), ("fsdp", "tensor"), axis_types=(AxisType.Auto,) * 2, devices=devices)
+    shape = (fsdp, tensor, expert)
+    if math.prod(shape) > jax.device_count():
+        asked = " × ".join(map(str, shape))
+        raise ValueError(f"a mesh of {asked} devices was asked for; this machine has {jax.device_count()}")
+    devices = jax.devices()[: math.prod(shape)]
+    return jax.make_mesh(shape, ("fsdp", "tensor", "expert"), axis_types=(AxisType.Auto,) * 3, devices=devices)
 
 
 def make_optimizer(
@@ -155,13 +158,30 @@ def _apply_gradient(optimizer, state: TrainState, gradient):
     return TrainState(params, opt_state, state.step + 1), norm
 
 
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def _on_mesh(
+    method: Callable[Concatenate[Learner, Arguments], Result],
+) -> Callable[Concatenate[Learner, Arguments], Result]:
+    """`method` within `jax.set_mesh`, where experts look for the mesh to exchange tokens on."""
+
+    @wraps(method)
+    def called(self: Learner, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        with jax.set_mesh(self.mesh):
+            return method(self, *args, **kwargs)
+
+    return called
+
+
 class Learner:
     """Holds what never changes during a run: structure, optimizer, mesh, micro-batch size.
 
     Attributes:
         graphdef: structure of the student.
         optimizer: optax transformation.
-        mesh: axes "fsdp" and "tensor".
+        mesh: axes "fsdp", "tensor" and "expert".
         micro_batch_tokens: tokens (padding included) of one forward and backward pass.
         logits_at_once: logits held at a time, on all devices together.
     """
@@ -181,7 +201,7 @@ class Learner:
         self.graphdef, self.optimizer, self.mesh = graphdef, optimizer, mesh
         self.micro_batch_tokens, self.options, self.remat = micro_batch_tokens, options, remat
         self.logits_at_once = logits_at_once * mesh.size
-        self._rows = NamedSharding(mesh, PartitionSpec("fsdp"))
+        self._rows = NamedSharding(mesh, PartitionSpec(("fsdp", "expert")))
         self._whole = NamedSharding(mesh, PartitionSpec())
 
     def init(self, params: Any) -> TrainState:
@@ -193,6 +213,7 @@ class Learner:
         opt_state = jax.jit(self.optimizer.init, out_shardings=where)(params)
         return TrainState(params, opt_state, jax.device_put(jnp.int32(0), self._whole))
 
+    @_on_mesh
     def score(self, params: Any, packed: Packed) -> np.ndarray:
         """Log-probabilities `[rows, length]` float32 in nats of the responses of `packed`; 0 elsewhere."""
         parts = [
@@ -201,11 +222,13 @@ class Learner:
         ]
         return np.concatenate(parts)[: len(packed.tokens)]
 
+    @_on_mesh
     def hidden(self, params: Any, packed: Packed) -> np.ndarray:
         """Last hidden states `[rows, length, width]` float32 before the response tokens of `packed`; 0 elsewhere."""
         parts = [jax.device_get(_hidden(self.graphdef, params, *part)) for part in self._micro_batches(_trees(packed))]
         return np.concatenate(parts)[: len(packed.tokens)].astype(np.float32)
 
+    @_on_mesh
     def divergence(self, params: Any, term: DivergenceTerm) -> float:
         """The value of a full-vocabulary term for the student with `params`, in nats."""
         parts = [
@@ -214,6 +237,7 @@ class Learner:
         ]
         return float(np.sum(jax.device_get(parts)))
 
+    @_on_mesh
     def update(
         self, state: TrainState, batch: TokenBatch, *, on_policy: bool = False, divergence: DivergenceTerm | None = None
     ) -> tuple[TrainState, dict[str, float]]:
@@ -259,8 +283,8 @@ class Learner:
         The last one is filled with rows of padding.
         """
         rows, length = batch.tokens.shape
-        fsdp = self.mesh.shape["fsdp"]
-        size = max(1, self.micro_batch_tokens // (length * fsdp)) * fsdp
+        shards = self.mesh.shape["fsdp"] * self.mesh.shape["expert"]
+        size = max(1, self.micro_batch_tokens // (length * shards)) * shards
         padding = -rows % size
         for start in range(0, rows + padding, size):
             part = jax.tree.map(lambda a: _slice_rows(a, start, size), batch)  # noqa: B023

@@ -1,4 +1,9 @@
-"""Reads and writes Qwen3 students as HuggingFace directories, the format transformers and vLLM also load."""
+"""Reads and writes students as HuggingFace directories, the format transformers and vLLM also load.
+
+Matrices lie there transposed, `[out, in]`, and the experts of a layer one by one, as `mlp.experts.0.gate_proj.weight`.
+So are published checkpoints, and so does transformers 5 write them, though in memory it holds two stacks,
+`gate_up_proj` and `down_proj`. Files that hold such stacks are not read.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +41,7 @@ Shardings = Callable[[nnx.State], nnx.State]
 def load(
     source: str | Path, *, dtype: DTypeLike = jnp.float32, shardings: Shardings | None = None
 ) -> tuple[Qwen3Config, nnx.GraphDef, nnx.State, PreTrainedTokenizerBase]:
-    """Loads a Qwen3 model and its tokenizer.
+    """Loads a Qwen3, Qwen3-MoE or Llama model and its tokenizer.
 
     Only safetensors files are opened, never pickles, and no code from the directory is run.
 
@@ -154,7 +159,8 @@ def _check_tensors(directory: Path, config: Qwen3Config, shapes: nnx.State, tens
     expected = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(shapes):
         name = parameter_name(path)
-        expected[_hf_name(name)] = leaf.shape[::-1] if _is_transposed(name) else leaf.shape
+        shape = leaf.shape[1:] if _is_stack(name) else leaf.shape
+        expected |= dict.fromkeys(_hf_names(name, leaf.shape), shape[::-1] if _is_transposed(name) else shape)
     # Some published checkpoints with tied embeddings hold a copy of them under this name.
     ignored = {"lm_head.weight"} if config.tie_embeddings else set()
     wrong = [
@@ -177,23 +183,38 @@ def _some(names: Sequence[str], limit: int = 5) -> str:
     return ", ".join(names[:limit]) + rest
 
 
-def _hf_name(name: str) -> str:
-    return "lm_head.weight" if name == "lm_head" else f"model.{name}.weight"
+def _hf_names(name: str, shape: tuple[int, ...]) -> list[str]:
+    """The tensors that a parameter is made of: one, or one for each expert of a stack."""
+    if name == "lm_head":
+        return ["lm_head.weight"]
+    if not _is_stack(name):
+        return [f"model.{name}.weight"]
+    layer, kind = name.rsplit(".", 1)
+    return [f"model.{layer}.{expert}.{kind}.weight" for expert in range(shape[0])]
+
+
+def _is_stack(name: str) -> bool:
+    return ".experts." in name
 
 
 def _is_transposed(name: str) -> bool:
     """Whether HuggingFace stores this parameter as `[out, in]` and we as `[in, out]`."""
-    return name.endswith(("_proj", "lm_head"))
+    return name.endswith(("_proj", ".gate", "lm_head"))
 
 
 def _read_params(shapes: nnx.State, tensors: Mapping[str, Any], shardings: nnx.State | None) -> nnx.State:
     def read(path: tuple[Any, ...], leaf: jax.ShapeDtypeStruct, sharding: jax.sharding.Sharding) -> jax.Array:
         name = parameter_name(path)
-        tensor, transposed = tensors[_hf_name(name)], _is_transposed(name)
+        names = _hf_names(name, leaf.shape)
+
+        def part_of(tensor: Any, index: Any) -> np.ndarray:
+            values = tensor[index[::-1]].T if _is_transposed(name) else tensor[index]
+            return values.astype(leaf.dtype)
 
         def part(index: Any) -> np.ndarray:
-            values = tensor[index[::-1]].T if transposed else tensor[index]
-            return values.astype(leaf.dtype)
+            if not _is_stack(name):
+                return part_of(tensors[names[0]], index)
+            return np.stack([part_of(tensors[expert], index[1:]) for expert in names[index[0]]])
 
         return jax.make_array_from_callback(leaf.shape, sharding, part)
 
@@ -207,7 +228,9 @@ def _hf_tensors(params: nnx.State) -> Iterator[tuple[str, np.ndarray]]:
     for path, array in jax.tree_util.tree_leaves_with_path(params):
         name = parameter_name(path)
         values = _to_host(array)
-        yield _hf_name(name), np.ascontiguousarray(values.T) if _is_transposed(name) else values
+        parts = values if _is_stack(name) else [values]
+        for hf_name, part in zip(_hf_names(name, values.shape), parts, strict=True):
+            yield hf_name, np.ascontiguousarray(part.T) if _is_transposed(name) else part
 
 
 def _to_host(array: jax.Array | np.ndarray) -> np.ndarray:

@@ -42,7 +42,7 @@ def _units(texts: Sequence[str], phrases: Sequence[str], share: float) -> list[s
     documents: Counter[str] = Counter()
     for text in texts:
         instances.update(" " + found.strip() for found in _INSTANCE.findall(text))
-        documents.update(set(_pieces(text)))
+        documents.update(list(dict.fromkeys(_pieces(text))))  # a set has another order in every process
     frequent = {piece for piece, count in documents.items() if count >= share * len(texts)} | set(phrases)
     words: Counter[str] = Counter()
     for piece, count in documents.items():

@@ -1,4 +1,7 @@
-"""The dense Qwen3 decoder (Qwen3 technical report, arXiv 2505.09388, section 2) as a flax.nnx module.
+"""The Qwen3 decoder (Qwen3 technical report, arXiv 2505.09388, section 2) as a flax.nnx module.
+
+Its configuration says whether layers have experts (models/moe.py), and whether queries and keys are normalised; a
+decoder without these norms is a Llama (arXiv 2307.09288, section 2.2).
 
 Outside this file a model is a pair `(graphdef, params)` made by `split` and used through the pure functions `apply` and
 `compute_logits`. Parameters are named as in a HuggingFace checkpoint, matrices are stored `[in, out]`. Everything is
@@ -18,8 +21,10 @@ from flax import nnx
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 from jax.typing import DTypeLike
 
+from pivotopd_jax.models import moe
+from pivotopd_jax.models.feed_forward import FeedForward, random_matrix
 from pivotopd_jax.models.head import Head
-from pivotopd_jax.models.qwen3_config import INITIAL_STDDEV, Qwen3Config
+from pivotopd_jax.models.qwen3_config import Qwen3Config
 
 Cache = tuple["KeyValue", ...]
 """Keys and values of every layer, each `[batch, capacity, num_kv_heads, head_dim]`; keys are stored rotated."""
@@ -44,8 +49,9 @@ PARTITION_RULES: Mapping[str, PartitionSpec] = {
     "input_layernorm": PartitionSpec(),
     "post_attention_layernorm": PartitionSpec(),
     "norm": PartitionSpec(),
+    **moe.PARTITION_RULES,
 }
-"""Mesh axes of each parameter, by the last part of its path."""
+"""Mesh axes of each parameter, by the last part of its path, or the last two where there is such a rule."""
 
 
 class Where(NamedTuple):
@@ -60,10 +66,6 @@ class Where(NamedTuple):
     angles: tuple[jax.Array, jax.Array]
     bias: jax.Array
     write_at: jax.Array | None
-
-
-def _matrix(rngs: nnx.Rngs, shape: tuple[int, int], dtype: DTypeLike) -> nnx.Param:
-    return nnx.Param(INITIAL_STDDEV * jax.random.normal(rngs.params(), shape, dtype))
 
 
 def _ones(size: int, dtype: DTypeLike) -> nnx.Param:
@@ -159,17 +161,18 @@ def write_cache(cache: jax.Array, new: jax.Array, write_at: jax.Array) -> jax.Ar
 
 
 class Attention(nnx.Module):
-    """Self-attention with normalised queries and keys."""
+    """Self-attention, with normalised queries and keys unless the configuration says otherwise."""
 
     def __init__(self, config: Qwen3Config, *, rngs: nnx.Rngs, dtype: DTypeLike):
         self.config = config
         query_width, kv_width = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-        self.q_proj = _matrix(rngs, (config.hidden_size, query_width), dtype)
-        self.k_proj = _matrix(rngs, (config.hidden_size, kv_width), dtype)
-        self.v_proj = _matrix(rngs, (config.hidden_size, kv_width), dtype)
-        self.o_proj = _matrix(rngs, (query_width, config.hidden_size), dtype)
-        self.q_norm = _ones(config.head_dim, dtype)
-        self.k_norm = _ones(config.head_dim, dtype)
+        self.q_proj = random_matrix(rngs, (config.hidden_size, query_width), dtype)
+        self.k_proj = random_matrix(rngs, (config.hidden_size, kv_width), dtype)
+        self.v_proj = random_matrix(rngs, (config.hidden_size, kv_width), dtype)
+        self.o_proj = random_matrix(rngs, (query_width, config.hidden_size), dtype)
+        if config.qk_norm:
+            self.q_norm = _ones(config.head_dim, dtype)
+            self.k_norm = _ones(config.head_dim, dtype)
 
     def __call__(self, x: jax.Array, where: Where, cached: KeyValue | None) -> tuple[jax.Array, KeyValue | None]:
         """Attention output for `x [batch * length, hidden_size]`, and this layer's cache as written to."""
@@ -184,32 +187,21 @@ class Attention(nnx.Module):
         """Rotated queries, rotated keys and values, each `[batch, length, heads, head_dim]`."""
         shape, eps = (*where.bias.shape[:2], -1, self.config.head_dim), self.config.rms_norm_eps
         query, key, value = ((x @ w[...]).reshape(shape) for w in (self.q_proj, self.k_proj, self.v_proj))
-        query = rotate(rms_norm(query, self.q_norm[...], eps), *where.angles)
-        key = rotate(rms_norm(key, self.k_norm[...], eps), *where.angles)
-        return query, key, value
-
-
-class FeedForward(nnx.Module):
-    """SwiGLU."""
-
-    def __init__(self, config: Qwen3Config, *, rngs: nnx.Rngs, dtype: DTypeLike):
-        self.gate_proj = _matrix(rngs, (config.hidden_size, config.intermediate_size), dtype)
-        self.up_proj = _matrix(rngs, (config.hidden_size, config.intermediate_size), dtype)
-        self.down_proj = _matrix(rngs, (config.intermediate_size, config.hidden_size), dtype)
-
-    def __call__(self, x: jax.Array) -> jax.Array:
-        return (jax.nn.silu(x @ self.gate_proj[...]) * (x @ self.up_proj[...])) @ self.down_proj[...]
+        if self.config.qk_norm:
+            query, key = rms_norm(query, self.q_norm[...], eps), rms_norm(key, self.k_norm[...], eps)
+        return rotate(query, *where.angles), rotate(key, *where.angles), value
 
 
 class DecoderLayer(nnx.Module):
     """Attention and feed-forward, each behind a norm and beside a residual connection."""
 
-    def __init__(self, config: Qwen3Config, *, rngs: nnx.Rngs, dtype: DTypeLike):
+    def __init__(self, config: Qwen3Config, index: int, *, rngs: nnx.Rngs, dtype: DTypeLike):
         self.eps = config.rms_norm_eps
         self.input_layernorm = _ones(config.hidden_size, dtype)
         self.self_attn = Attention(config, rngs=rngs, dtype=dtype)
         self.post_attention_layernorm = _ones(config.hidden_size, dtype)
-        self.mlp = FeedForward(config, rngs=rngs, dtype=dtype)
+        sparse = config.moe is not None and config.moe.in_layer(index)
+        self.mlp = (moe.SparseFeedForward if sparse else FeedForward)(config, rngs=rngs, dtype=dtype)
 
     def __call__(self, x: jax.Array, where: Where, cached: KeyValue | None) -> tuple[jax.Array, KeyValue | None]:
         attended, cached = self.self_attn(rms_norm(x, self.input_layernorm[...], self.eps), where, cached)
@@ -218,16 +210,16 @@ class DecoderLayer(nnx.Module):
 
 
 class Qwen3(nnx.Module):
-    """The dense Qwen3 decoder."""
+    """The Qwen3 decoder."""
 
     def __init__(self, config: Qwen3Config, *, rngs: nnx.Rngs, dtype: DTypeLike = jnp.float32):
         """Random weights: matrices normal with standard deviation 0.02, norms one, all of `dtype`."""
         self.config = config
-        self.embed_tokens = _matrix(rngs, (config.vocab_size, config.hidden_size), dtype)
-        self.layers = nnx.List(DecoderLayer(config, rngs=rngs, dtype=dtype) for _ in range(config.num_layers))
+        self.embed_tokens = random_matrix(rngs, (config.vocab_size, config.hidden_size), dtype)
+        self.layers = nnx.List(DecoderLayer(config, i, rngs=rngs, dtype=dtype) for i in range(config.num_layers))
         self.norm = _ones(config.hidden_size, dtype)
         if not config.tie_embeddings:
-            self.lm_head = _matrix(rngs, (config.hidden_size, config.vocab_size), dtype)
+            self.lm_head = random_matrix(rngs, (config.hidden_size, config.vocab_size), dtype)
 
     def __call__(
         self,
@@ -344,7 +336,7 @@ def parameter_name(path: tuple[Any, ...]) -> str:
 def partition_specs(
     params: nnx.State, mesh: Mesh | AbstractMesh | None = None, *, replicate_indivisible: bool = False
 ) -> nnx.State:
-    """Where each parameter lies on a mesh with axes "fsdp" and "tensor".
+    """Where each parameter lies on a mesh with axes "fsdp" and "tensor", and "expert" if the model has experts.
 
     Args:
         params: parameters or their shapes.
@@ -360,7 +352,8 @@ def partition_specs(
 
     def spec(path: tuple[Any, ...], array: jax.Array) -> PartitionSpec:
         name = parameter_name(path)
-        rule = PARTITION_RULES[name.rsplit(".", 1)[-1]]
+        parts = name.split(".")
+        rule = next(PARTITION_RULES[end] for end in (".".join(parts[-2:]), parts[-1]) if end in PARTITION_RULES)
         return rule if mesh is None else _fit(name, array.shape, rule, mesh, replicate_indivisible)
 
     return jax.tree_util.tree_map_with_path(spec, params)

@@ -46,10 +46,10 @@ def make_batch(seed: int = 0) -> tuple[TokenBatch, Packed]:
     return batch._replace(advantages=packed.scatter(list(random.normal(size=len(rows))))), packed
 
 
-def make_learner(fsdp: int = 1, tensor: int = 1, **options) -> tuple[Learner, Any]:
+def make_learner(fsdp: int = 1, tensor: int = 1, expert: int = 1, **options) -> tuple[Learner, Any]:
     graphdef, params = split(Qwen3(CONFIG, rngs=nnx.Rngs(0)))
     optimizer = make_optimizer(1e-2, warmup_steps=1, max_grad_norm=1.0)
-    mesh = make_mesh(fsdp, tensor)
+    mesh = make_mesh(fsdp, tensor, expert)
     return Learner(graphdef, optimizer, mesh, micro_batch_tokens=64, options=UpdateOptions(**options)), params
 
 
@@ -88,13 +88,13 @@ def test_the_learning_rate_warms_up_and_may_fall(decay_until, rates):
 
 
 def test_a_mesh_that_is_too_large_is_refused():
-    with pytest.raises(ValueError, match="a mesh of 64 × 2 devices was asked for; this machine has"):
+    with pytest.raises(ValueError, match="a mesh of 64 × 2 × 1 devices was asked for; this machine has"):
         make_mesh(64, 2)
 
 
-def loss_and_gradient_norm(fsdp: int, tensor: int) -> tuple[float, float]:
-    learner, params = make_learner(fsdp, tensor)
-    learner.micro_batch_tokens = 64 // fsdp
+def loss_and_gradient_norm(fsdp: int, tensor: int, expert: int = 1) -> tuple[float, float]:
+    learner, params = make_learner(fsdp, tensor, expert)
+    learner.micro_batch_tokens = 64 // (fsdp * expert)
     _, metrics = learner.update(learner.init(params), make_batch()[0], on_policy=True)
     return metrics["loss"], metrics["grad_norm"]
 
@@ -154,7 +154,7 @@ import jax, numpy, sys
 sys.path.insert(0, {folder!r})
 from test_learner import CHUNKED, gradient_by_name, loss_and_gradient_norm, make_learner
 assert jax.device_count() == 8
-for mesh in ((8, 1), (4, 2), (2, 4)):
+for mesh in ((8, 1), (4, 2), (2, 4), (2, 1, 4)):
     print(*loss_and_gradient_norm(*mesh))
 for number, how in enumerate(CHUNKED):
     numpy.savez({place!r} + f"/{{number}}.npz", **gradient_by_name(how))
@@ -171,7 +171,7 @@ def test_sharded_over_eight_devices_equals_unsharded(tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
     expected = loss_and_gradient_norm(1, 1)
     results = [tuple(map(float, line.split())) for line in done.stdout.splitlines()]
-    assert len(results) == 3
+    assert len(results) == 4
     for result in results:
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-7)
     for number, how in enumerate(CHUNKED):

@@ -52,9 +52,10 @@ def value_and_gradients(function: Any, at_once: int, head: Head, *arguments: Any
     return jax.jit(jax.value_and_grad(found, argnums=(0, 1), has_aux=True))(head, *arguments)
 
 
-@pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("shape", [(0,), (1,), (12,), (13,), (3, 7)])
-@pytest.mark.parametrize("columns", [1, 4, 5])
+@pytest.mark.parametrize(
+    ("tied", "shape", "columns"),
+    [(True, (0,), 4), (True, (1,), 1), (True, (12,), 4), (False, (12,), 1), (False, (13,), 5), (True, (3, 7), 4)],
+)
 def test_log_probs_equal_plain_ones(tied, shape, columns):
     head, (hidden, tokens) = make_head(tied), make_tokens(*shape)
     at_once = columns * VOCABULARY * int(np.prod(shape[:-1])) + 3
@@ -121,8 +122,9 @@ def make_teacher(*shape: int) -> tuple[Head, jax.Array, jax.Array]:
 DIVERGENCES = [kl_divergence, reverse_kl, partial(jensen_shannon, beta=0.3), squared_hellinger]
 
 
-@pytest.mark.parametrize("divergence", DIVERGENCES)
-@pytest.mark.parametrize("shape", [(1,), (13,), (3, 7)])
+@pytest.mark.parametrize(
+    ("divergence", "shape"), [*((divergence, (13,)) for divergence in DIVERGENCES), (kl_divergence, (3, 7))]
+)
 def test_divergences_equal_plain_ones(divergence, shape):
     head, (hidden, _), teacher = make_head(True), make_tokens(*shape), make_teacher(*shape)
     function = partial(apart, divergence=divergence)

@@ -22,6 +22,7 @@ from flax import nnx
 from pivotopd_jax.models import huggingface, qwen3
 from pivotopd_jax.models.mini_tokenizer import build_tokenizer
 from pivotopd_jax.models.qwen3 import Qwen3Config
+from pivotopd_jax.models.qwen3_config import MoeConfig
 
 PROJECT = Path(__file__).resolve().parents[2]
 TOKENIZER = build_tokenizer(["go to shelf 1", "take apple 2 from shelf 1"])
@@ -39,13 +40,19 @@ CONFIG = Qwen3Config(
     max_positions=128,
 )
 TIED = dataclasses.replace(CONFIG, tie_embeddings=True)
+LLAMA = dataclasses.replace(TIED, qk_norm=False, rope_theta=1e5)
+SPARSE = dataclasses.replace(CONFIG, num_layers=3, moe=MoeConfig(8, 2, 24, norm_topk_prob=True, dense_layers=(1,)))
+SUMMED = dataclasses.replace(CONFIG, moe=MoeConfig(6, 4, 20, norm_topk_prob=False, sparse_step=2))
+KINDS = pytest.mark.parametrize(
+    "config", [CONFIG, TIED, LLAMA, SPARSE, SUMMED], ids=["untied", "tied", "llama", "sparse", "summed"]
+)
 
 
 def lively(config: Qwen3Config = CONFIG, dtype: Any = jnp.float32) -> nnx.State:
     noise = np.random.default_rng(0)
 
     def draw(leaf: jax.ShapeDtypeStruct) -> jax.Array:
-        mean, deviation = (0.0, 0.2) if len(leaf.shape) == 2 else (1.0, 0.3)
+        mean, deviation = (0.0, 0.2) if len(leaf.shape) > 1 else (1.0, 0.3)
         return jnp.asarray(noise.normal(mean, deviation, leaf.shape), leaf.dtype)
 
     return jax.tree.map(draw, qwen3.abstract(config, dtype)[1])
@@ -72,7 +79,7 @@ def edit_tensors(directory: Path, change: Mapping[str, np.ndarray | None]) -> No
     safetensors.numpy.save_file({k: v for k, v in tensors.items() if v is not None}, path)
 
 
-@pytest.mark.parametrize("config", [CONFIG, TIED], ids=["untied", "tied"])
+@KINDS
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 def test_what_was_saved_comes_back_bit_by_bit(tmp_path: Path, config: Qwen3Config, dtype: Any) -> None:
     params = lively(config, dtype)
@@ -122,7 +129,50 @@ def greedy(config: Qwen3Config, graphdef: nnx.GraphDef, params: nnx.State, promp
     return out
 
 
-@pytest.mark.parametrize("config", [CONFIG, TIED], ids=["untied", "tied"])
+def our_loss(graphdef: nnx.GraphDef, params: nnx.State, tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Mean negative log-likelihood in nats of every next token, and the logits."""
+    batch, length = tokens.shape
+    positions, mask = jnp.tile(jnp.arange(length), (batch, 1)), jnp.tril(jnp.ones((batch, length, length), bool))
+    logits = qwen3.compute_logits(graphdef, params, qwen3.apply(graphdef, params, tokens, positions, mask)[0])
+    log_probs = jnp.take_along_axis(jax.nn.log_softmax(logits[:, :-1]), tokens[:, 1:, None], axis=-1)
+    return -jnp.mean(log_probs), logits
+
+
+def their_gradient(model: Any, name: str) -> np.ndarray:
+    """Of our parameter `name`, from transformers' model, which holds two stacks of matrices in place of three."""
+    given = {k.removeprefix("model.").removesuffix(".weight"): p.grad for k, p in model.named_parameters()}
+    layer, kind = name.rpartition(".")[::2]
+    if "experts" in name and kind in ("gate_proj", "up_proj"):
+        return given[f"{layer}.gate_up_proj"].chunk(2, dim=1)[kind == "up_proj"].mT.numpy()
+    matrix = name.endswith(("_proj", ".gate", "lm_head"))
+    return (given[name].mT if matrix else given[name]).numpy()
+
+
+@pytest.mark.parametrize("config", [LLAMA, SPARSE, SUMMED], ids=["llama", "sparse", "summed"])
+def test_logits_and_gradients_equal_those_of_transformers(tmp_path: Path, config: Qwen3Config) -> None:
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    huggingface.save(tmp_path, config, lively(config), TOKENIZER)
+    model, report = transformers.AutoModelForCausalLM.from_pretrained(
+        tmp_path, output_loading_info=True, attn_implementation="eager", experts_implementation="eager"
+    )
+    assert not any(report.values()), report
+    tokens = np.random.default_rng(0).integers(0, config.vocab_size, (3, 24)).astype(np.int32)
+    theirs = model(torch.tensor(tokens).long(), labels=torch.tensor(tokens).long())
+    theirs.loss.backward()
+    graphdef, params = huggingface.load(tmp_path)[1:3]
+    step = jax.jit(jax.value_and_grad(our_loss, argnums=1, has_aux=True), static_argnums=0)
+    (loss, logits), gradient = step(graphdef, params, jnp.asarray(tokens))
+    assert np.abs(logits).max() > 1
+    np.testing.assert_allclose(logits, theirs.logits.detach().numpy(), atol=2e-5)
+    assert float(loss) == pytest.approx(theirs.loss.item(), rel=1e-5)
+    for path, got in jax.tree_util.tree_leaves_with_path(gradient):
+        name = qwen3.parameter_name(path)
+        expected = their_gradient(model, name)
+        np.testing.assert_allclose(got, expected, atol=min(2e-5, 1e-3 * np.abs(expected).max()), err_msg=name)
+
+
+@pytest.mark.parametrize("config", [CONFIG, TIED, LLAMA, SPARSE], ids=["untied", "tied", "llama", "sparse"])
 def test_transformers_loads_a_saved_student_and_says_the_same(tmp_path: Path, config: Qwen3Config) -> None:
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
@@ -140,7 +190,7 @@ def test_transformers_loads_a_saved_student_and_says_the_same(tmp_path: Path, co
     assert len(expected) == 30 or expected[-1] == TOKENIZER.eos_token_id
 
 
-@pytest.mark.parametrize("config", [CONFIG, TIED], ids=["untied", "tied"])
+@KINDS
 def test_a_directory_written_by_transformers_in_many_files_is_loaded(tmp_path: Path, config: Qwen3Config) -> None:
     pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -87,3 +91,20 @@ def test_tokens_that_share_words_have_similar_embeddings():
     assert abs(cosine[1, 3]) < 0.05
     assert cosine[4, 5] == pytest.approx(0.8 * np.sqrt(2 / 3), abs=0.05)
     np.testing.assert_array_equal(vectors, word_embeddings(tokens, 4096, scale=0.05))
+
+
+def test_it_is_the_same_in_every_process():
+    """Whatever the seed of Python's hashes: a student is cached by its settings, and is to be one and the same."""
+    script = (
+        "from pivotopd_jax.models.mini_tokenizer import build_tokenizer\n"
+        "words = [f'{a}{b}' for a in 'bdfglmnprst' for b in 'aeiou']\n"
+        "texts = [f'{x}<action>{y}</action>{z}' for x, y, z in zip(words, words[1:], words[2:])]\n"
+        "print(sorted(build_tokenizer(texts).get_vocab().items()))"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", script], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(found) == 1

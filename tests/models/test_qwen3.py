@@ -19,6 +19,7 @@ from jax.sharding import AbstractMesh, PartitionSpec
 
 from pivotopd_jax.models import qwen3
 from pivotopd_jax.models.qwen3 import Qwen3, Qwen3Config, apply, compute_logits, init_cache, split, tree_mask
+from pivotopd_jax.models.qwen3_config import MoeConfig
 
 PROJECT = Path(__file__).resolve().parents[2]
 CONFIG = Qwen3Config(
@@ -42,7 +43,7 @@ def lively(config: Qwen3Config = CONFIG) -> tuple[nnx.GraphDef, nnx.State]:
     noise = np.random.default_rng(0)
 
     def draw(leaf: jax.ShapeDtypeStruct) -> jax.Array:
-        mean, deviation = (0.0, 0.1) if len(leaf.shape) == 2 else (1.0, 0.3)
+        mean, deviation = (0.0, 0.1) if len(leaf.shape) > 1 else (1.0, 0.3)
         return jnp.asarray(noise.normal(mean, deviation, leaf.shape), leaf.dtype)
 
     return graphdef, jax.tree.map(draw, shapes)
@@ -112,13 +113,18 @@ def test_logits_equal_those_of_transformers(tied: bool) -> None:
     np.testing.assert_allclose(logits[real], expected[real], atol=2e-5)
 
 
-@pytest.mark.parametrize("kv_heads", [2, 4])
-def test_decoding_through_the_cache_equals_the_full_forward(kv_heads: int) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [{}, {"num_kv_heads": 4}, {"qk_norm": False}, {"moe": MoeConfig(6, 2, 32, True, dense_layers=(0,))}],
+    ids=["few heads", "many heads", "llama", "experts"],
+)
+def test_decoding_through_the_cache_equals_the_full_forward(change: dict[str, Any]) -> None:
     """Prompts of unequal length in padded chunks, then token by token; both ways of attending to a cache."""
-    graphdef, params = lively(dataclasses.replace(CONFIG, num_kv_heads=kv_heads))
+    config = dataclasses.replace(CONFIG, **change)
+    graphdef, params = lively(config)
     tokens, prompts, chunk, keys = some_tokens(3, 30), np.array([5, 13, 8], np.int32), 8, 32
     expected = full_logits(graphdef, params, tokens)
-    cache = init_cache(dataclasses.replace(CONFIG, num_kv_heads=kv_heads), 3, 40, jnp.float32)
+    cache = init_cache(config, 3, 40, jnp.float32)
 
     def feed(part: np.ndarray, start: np.ndarray, cache: Any) -> tuple[np.ndarray, Any]:
         positions = start[:, None] + np.arange(part.shape[1], dtype=np.int32)
@@ -302,10 +308,41 @@ def test_sharded_logits_equal_unsharded_ones() -> None:
     assert done.stdout.count("equal on") == 3
 
 
-def test_config_survives_the_way_out_and_in() -> None:
-    assert Qwen3Config.from_dict(CONFIG.to_dict()) == CONFIG
-    transformers = pytest.importorskip("transformers")
-    assert Qwen3Config.from_dict(transformers.Qwen3Config.from_dict(CONFIG.to_dict()).to_dict()) == CONFIG
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({}, "Qwen3Config"),
+        ({"qk_norm": False}, "LlamaConfig"),
+        ({"moe": MoeConfig(6, 2, 32, True, sparse_step=2, dense_layers=(1,))}, "Qwen3MoeConfig"),
+    ],
+)
+def test_config_survives_the_way_out_and_in(change: dict[str, Any], name: str) -> None:
+    config = dataclasses.replace(CONFIG, **change)
+    assert Qwen3Config.from_dict(config.to_dict()) == config
+    theirs = getattr(pytest.importorskip("transformers"), name).from_dict(config.to_dict())
+    assert Qwen3Config.from_dict(theirs.to_dict()) == config
+
+
+def test_the_published_configs_of_other_architectures_are_read() -> None:
+    """The keys of HuggingFaceTB/SmolLM2-135M-Instruct and Qwen/Qwen3-30B-A3B that matter here, as on the hub."""
+    smol = {
+        "model_type": "llama", "hidden_size": 576, "intermediate_size": 1536, "max_position_embeddings": 8192,
+        "num_attention_heads": 9, "num_hidden_layers": 30, "num_key_value_heads": 3, "rms_norm_eps": 1e-05,
+        "rope_scaling": None, "rope_theta": 100000, "tie_word_embeddings": True, "vocab_size": 49152,
+        "attention_bias": False, "mlp_bias": False, "hidden_act": "silu",
+    }  # fmt: skip
+    expected = Qwen3Config(49152, 576, 1536, 30, 9, 3, 64, 1e5, 1e-5, True, 8192, qk_norm=False)
+    assert Qwen3Config.from_dict(smol) == expected
+    sparse = {
+        "model_type": "qwen3_moe", "decoder_sparse_step": 1, "head_dim": 128, "hidden_size": 2048,
+        "intermediate_size": 6144, "max_position_embeddings": 40960, "max_window_layers": 48, "mlp_only_layers": [],
+        "moe_intermediate_size": 768, "norm_topk_prob": True, "num_attention_heads": 32, "num_experts": 128,
+        "num_experts_per_tok": 8, "num_hidden_layers": 48, "num_key_value_heads": 4, "rope_theta": 1000000.0,
+        "tie_word_embeddings": False, "use_sliding_window": False, "vocab_size": 151936,
+    }  # fmt: skip
+    experts = MoeConfig(128, 8, 768, norm_topk_prob=True)
+    expected = Qwen3Config(151936, 2048, 6144, 48, 32, 4, 128, 1e6, 1e-6, False, 40960, moe=experts)
+    assert Qwen3Config.from_dict(sparse) == expected
 
 
 def test_rope_theta_is_read_from_either_place() -> None:
@@ -318,7 +355,7 @@ def test_rope_theta_is_read_from_either_place() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model_type": "llama"}, "model_type='llama'"),
+        ({"model_type": "mistral"}, "model_type='mistral'"),
         ({"hidden_act": "gelu"}, "hidden_act='gelu'"),
         ({"attention_bias": True}, "attention_bias=True"),
         ({"rope_scaling": {"type": "yarn", "factor": 4.0}}, "rope_scaling asks for rope type 'yarn'"),
@@ -332,11 +369,23 @@ def test_rope_theta_is_read_from_either_place() -> None:
         ({"hidden_size": None}, "no 'hidden_size'"),
         ({"num_key_value_heads": 3}, "num_heads=4 is not a multiple of num_kv_heads=3"),
         ({"head_dim": 15}, "head_dim=15 is odd"),
+        ({"model_type": "llama", "mlp_bias": True}, "mlp_bias=True"),
+        ({"model_type": "llama", "rope_scaling": {"rope_type": "llama3"}}, "rope_scaling asks for rope type 'llama3'"),
+        ({"model_type": "qwen3_moe"}, "no 'num_experts'"),
+        (
+            {"model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 5, "moe_intermediate_size": 8},
+            "5 experts per token of 4 experts; expected 1 to all",
+        ),
     ],
 )
 def test_unsupported_configs_are_refused_by_the_name_of_their_key(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Qwen3Config.from_dict(CONFIG.to_dict() | change)
+
+
+def test_experts_without_query_and_key_norms_are_refused() -> None:
+    with pytest.raises(ValueError, match="neither Qwen3-MoE nor Llama is such a model"):
+        dataclasses.replace(CONFIG, qk_norm=False, moe=MoeConfig(4, 2, 8, True))
 
 
 def test_a_sliding_window_that_no_layer_uses_is_accepted() -> None:

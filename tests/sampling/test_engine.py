@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 from flax import nnx
 
 from pivotopd_jax.models.qwen3 import Qwen3, Qwen3Config, apply, compute_logits, split
+from pivotopd_jax.models.qwen3_config import MoeConfig
 from pivotopd_jax.sampling.engine import Sampler, bucket, common_prefix
 from pivotopd_jax.sampling.policy import Request
 
@@ -17,20 +20,27 @@ LENGTH = 256
 ENDS = (3, 4, 5, 6)
 
 
+def make_model(config: Qwen3Config):
+    graphdef, params = split(Qwen3(config, rngs=nnx.Rngs(0)))
+    # Larger matrices than at initialisation: the distribution is then far from uniform.
+    return graphdef, jax.tree.map(lambda x: 8 * x if x.ndim > 1 else x, params)
+
+
 @pytest.fixture(scope="module")
 def model():
-    graphdef, params = split(Qwen3(CONFIG, rngs=nnx.Rngs(0)))
-    # Larger matrices than at initialisation: the distribution is then far from uniform.
-    return graphdef, jax.tree.map(lambda x: 8 * x if x.ndim == 2 else x, params)
+    return make_model(CONFIG)
 
 
-def make_sampler(model, slots=4) -> Sampler:
-    return Sampler(CONFIG, *model, slots=slots, capacity=160, max_new=6, end_ids=ENDS, chunk=16)
+def make_sampler(model, slots=4, config=CONFIG) -> Sampler:
+    return Sampler(config, *model, slots=slots, capacity=160, max_new=6, end_ids=ENDS, chunk=16)
 
 
 @pytest.fixture(scope="module")
 def full_log_probs(model):
-    graphdef, params = model
+    return make_full_log_probs(*model)
+
+
+def make_full_log_probs(graphdef, params):
     mask = jnp.tril(jnp.ones((LENGTH, LENGTH), bool))[None]
 
     @jax.jit
@@ -61,6 +71,20 @@ def test_log_probs_over_growing_shrinking_and_evicted_sessions(model, full_log_p
             kept = ids[: len(ids) - 2 * ((session + turn) % 2)]  # half of them take tokens back
             more = random.integers(7, 60, random.integers(1, 20)).astype(np.int32)
             held[session] = np.concatenate([kept, more])
+
+
+@pytest.mark.parametrize("change", [{"qk_norm": False}, {"moe": MoeConfig(6, 2, 8, True)}], ids=["llama", "experts"])
+def test_log_probs_of_other_architectures(change):
+    config = dataclasses.replace(CONFIG, **change)
+    model = make_model(config)
+    sampler, full_log_probs = make_sampler(model, config=config), make_full_log_probs(*model)
+    held = contexts(4, seed=6)
+    for turn in range(2):
+        samples = sampler.sample([Request(i, ids, turn) for i, ids in enumerate(held)], temperature=1.0)
+        for i, sample in enumerate(samples):
+            start, held[i] = len(held[i]), np.concatenate([held[i], sample.response_ids])
+            expected = full_log_probs(held[i])[np.arange(start - 1, len(held[i]) - 1), sample.response_ids]
+            np.testing.assert_allclose(sample.log_probs, expected, atol=2e-5)
 
 
 def test_a_sample_depends_on_its_seed_and_not_on_its_company(model):

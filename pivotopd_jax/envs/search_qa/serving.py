@@ -1,4 +1,4 @@
-"""A retrieval server for small corpora, in the words of Search-R1 and of verl-agent: POST /retrieve.
+"""A retrieval server, in the words of Search-R1 and of verl-agent: POST /retrieve.
 
 Left out on purpose: authentication and TLS. It is meant for the loopback address or a private network.
 """

@@ -13,10 +13,11 @@ from pivotopd_jax.envs.search_qa import data_files
 from pivotopd_jax.envs.search_qa.engine import TOP_K, Inquiry, SearchQAEnv
 from pivotopd_jax.envs.search_qa.generator import check_sizes, generate_encyclopedia
 from pivotopd_jax.envs.search_qa.http_retriever import HttpRetriever
-from pivotopd_jax.envs.search_qa.passages import Passage, read_passages
+from pivotopd_jax.envs.search_qa.passages import find_passages
 from pivotopd_jax.envs.search_qa.planner import SearchQAPlanner
 from pivotopd_jax.envs.search_qa.questions import SPLITS, TEST_SETS, Question, in_split, read_questions
-from pivotopd_jax.envs.search_qa.retrieval import Retriever, load_bm25
+from pivotopd_jax.envs.search_qa.retrieval import Retriever
+from pivotopd_jax.envs.search_qa.stored import load_bm25
 from pivotopd_jax.records import Task
 
 GENERATED = {"train": 1_000_000, "validation": 1_200, "test": 1_200}
@@ -138,10 +139,11 @@ def first_of_each(questions: Iterable[Question], limits: Mapping[str, int]) -> l
 @lru_cache(maxsize=8)
 def load_questions(questions: Path, corpus: Path | None) -> Sequence[Question]:
     """The questions of a directory with their supports, once a process."""
-    passages: dict[str, Passage] | None = None
-    if corpus is not None:
-        passages = {passage.id: passage for passage in read_passages(corpus)}
-    return tuple(read_questions(questions, passages))
+    asked = read_questions(questions)
+    if corpus is None:
+        return tuple(asked)
+    supports = {support.id for question in asked for support in question.supports}
+    return tuple(read_questions(questions, find_passages(corpus, supports)))
 
 
 @lru_cache(maxsize=512)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from pivotopd_jax.envs.search_qa import stored
 from pivotopd_jax.envs.search_qa.engine import Inquiry, SearchQAEnv
 from pivotopd_jax.envs.search_qa.passages import Passage, make_passage
 from pivotopd_jax.envs.search_qa.questions import Question
-from pivotopd_jax.envs.search_qa.retrieval import Bm25
+from pivotopd_jax.envs.search_qa.retrieval import Bm25, Retriever
+from pivotopd_jax.envs.search_qa.tantivy_bm25 import TantivyBm25
 from pivotopd_jax.records import Task
 
 PASSAGES = (
@@ -26,9 +29,23 @@ def passages() -> tuple[Passage, ...]:
     return PASSAGES
 
 
-@pytest.fixture
-def index() -> Bm25:
-    return Bm25(PASSAGES)
+@pytest.fixture(scope="session", params=["bm25s", "tantivy"])
+def make_index(request, tmp_path_factory) -> Callable[[Sequence[Passage]], Retriever]:
+    """Makes an index of passages; each engine in turn."""
+
+    def on_disk(passages: Sequence[Passage]) -> TantivyBm25:
+        directory = tmp_path_factory.mktemp("indices") / "index"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(stored, "MAX_PASSAGES", 0)
+            stored.build(directory, passages)
+        return TantivyBm25(directory / "tantivy", stored.stored_passages(directory))
+
+    return Bm25 if request.param == "bm25s" else on_disk
+
+
+@pytest.fixture(scope="session")
+def index(make_index) -> Retriever:
+    return make_index(PASSAGES)
 
 
 @pytest.fixture

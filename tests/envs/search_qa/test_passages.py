@@ -6,8 +6,9 @@ import gzip
 
 import pytest
 
+from pivotopd_jax.envs.search_qa import passages
 from pivotopd_jax.envs.search_qa.data_files import DataError, read_lines
-from pivotopd_jax.envs.search_qa.passages import Passage, make_passage, read_passages
+from pivotopd_jax.envs.search_qa.passages import Passage, find_passages, make_passage, read_passages
 
 GOOD = '{"id": "1", "contents": "\\"A B\\"\\nc d"}\n'
 
@@ -58,3 +59,22 @@ def test_nothing_to_read(tmp_path):
         read_passages(tmp_path / "c.jsonl")
     with pytest.raises(FileNotFoundError):
         read_passages(tmp_path / "d.jsonl")
+
+
+def test_only_the_wanted_ones_are_kept(tmp_path):
+    path = tmp_path / "c.jsonl"
+    path.write_text("".join(f'{{"id": {number}, "contents": "text {number}"}}\n' for number in range(9)) + "{")
+    assert find_passages(path, {"7", "2"}) == {"2": Passage("2", "text 2"), "7": Passage("7", "text 7")}
+    assert find_passages(path, set()) == {}
+    with pytest.raises(DataError, match="line 10 is not JSON"):
+        find_passages(path, {"2", "none"})
+
+
+def test_equal_hashes_are_no_equal_ids(tmp_path, monkeypatch):
+    path = tmp_path / "c.jsonl"
+    path.write_text('{"id": "1", "contents": "x"}\n{"id": "2", "contents": "y"}\n')
+    monkeypatch.setattr(passages, "hash", lambda id: 7, raising=False)
+    assert [passage.id for passage in read_passages(path)] == ["1", "2"]
+    path.write_text(path.read_text() + '{"id": 1, "contents": "z"}')
+    with pytest.raises(DataError, match="line 3: the id '1' was there before"):
+        read_passages(path)

@@ -9,10 +9,11 @@ from collections import Counter
 
 import pytest
 
+from pivotopd_jax.envs.search_qa import stored
 from pivotopd_jax.envs.search_qa.data_files import DataError
 from pivotopd_jax.envs.search_qa.questions import TEST_SETS
-from pivotopd_jax.envs.search_qa.retrieval import load_bm25
 from pivotopd_jax.envs.search_qa.serving import RetrievalServer
+from pivotopd_jax.envs.search_qa.stored import load_bm25
 from pivotopd_jax.envs.search_qa.world import GENERATED, SearchQA
 
 
@@ -32,7 +33,10 @@ def test_generated_tasks():
         world.tasks("dev")
 
 
-def test_real_tasks(directory, tmp_path):
+@pytest.mark.parametrize("limit", [100_000, 3])
+def test_real_tasks(directory, tmp_path, monkeypatch, limit):
+    """Searched by either engine: the corpus has four passages."""
+    monkeypatch.setattr(stored, "MAX_PASSAGES", limit)
     world = SearchQA(directory, cache=tmp_path / "cache", top_k=2)
     found = {split: [(task.id, task.kind) for task in world.tasks(split)] for split in world.splits}
     assert found == {
@@ -44,7 +48,12 @@ def test_real_tasks(directory, tmp_path):
     assert world.name == "search_qa (real, bm25, top 2)"
     env = world.make()
     env.reset(world.tasks("train")[0])
+    assert (world.planner.distance(env.snapshot()), world.planner.next_action(env.snapshot())) == (
+        2,
+        "search[Who directed Red River?]",
+    )
     assert env.step("search[river lee oak]").observation.text.count('\n"') == 2
+    assert world.planner.next_action(env.snapshot()) == "answer[Ann Lee]"
     again = SearchQA(directory, cache=tmp_path / "cache")
     assert again.tasks("test")[0].source.retriever is world.tasks("train")[0].source.retriever
 

@@ -98,7 +98,7 @@ def test_what_it_leaves_out_by_hand():
 
 
 def test_a_bound_is_less_than_a_step_above():
-    saturations = np.float32([1e-9, 1e-3, 0.5, 1, 254, 1e9])
+    saturations = np.asarray([1e-9, 1e-3, 0.5, 1, 254, 1e9], np.float32)
     exact, found = saturations / (1 + saturations.astype(np.float64)), impact_bytes(np.arange(6), saturations, 7)
     assert list(found[:2]) == [1, 1]
     assert list(found[3:]) == [128, 254, 255, 0]
