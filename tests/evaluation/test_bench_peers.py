@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -101,19 +103,24 @@ def test_our_steps_minimise_what_the_peers_do(made):
 
 def mean_reverse_kl(case, arrays):
     """Of the trained tokens, from whole transcripts one by one."""
+    longest = arrays["prompts"].shape[1] + arrays["completions"].shape[1]
+
+    @jax.jit
+    def divergence(ids):
+        mask, positions = jnp.tril(jnp.ones((longest, longest), bool))[None], jnp.arange(longest)[None]
+        hidden = [apply(case.graphdef, p, ids[None], positions, mask)[0] for p in (case.teacher, case.student)]
+        logits = [
+            compute_logits(case.graphdef, p, h) for p, h in zip((case.teacher, case.student), hidden, strict=True)
+        ]
+        return reverse_kl(*logits)[0]
+
     values = []
     for row in range(len(arrays["prompts"])):
         prompt = arrays["prompts"][row][arrays["prompt_mask"][row]]
         completion = arrays["completions"][row][arrays["completion_mask"][row]]
-        ids = np.concatenate([prompt, completion])[None]
-        mask = np.tril(np.ones((ids.shape[1],) * 2, bool))[None]
-        positions = np.arange(ids.shape[1])[None]
-        teacher, student = (
-            compute_logits(case.graphdef, p, apply(case.graphdef, p, ids, positions, mask)[0])[0]
-            for p in (case.teacher, case.student)
-        )
-        trained = np.flatnonzero(arrays["trained"][row]) + len(prompt) - 1
-        values.append(np.asarray(reverse_kl(teacher, student))[trained])
+        ids = np.concatenate([prompt, completion])
+        found = np.asarray(divergence(np.pad(ids, (0, longest - len(ids)))))
+        values.append(found[np.flatnonzero(arrays["trained"][row]) + len(prompt) - 1])
     return np.concatenate(values).mean()
 
 
