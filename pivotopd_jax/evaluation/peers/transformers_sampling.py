@@ -25,7 +25,7 @@ class TransformersSampling:
     """Samples at temperature 1 from the whole distribution, without an early end."""
 
     def __init__(self, directory: Any):
-        self.model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
+        self.model: Any = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32).eval()
         self.model.generation_config.eos_token_id = None
 
     def generate(self, ids: Any, mask: Any, new_tokens: int, **more: Any) -> Any:
