@@ -6,6 +6,8 @@ tasks and from recorded states amid ALFWorld games; new searches a second, and m
 --suite=step [--config=FILE:preset --workdir=DIR]: seconds of each stage of a step, GRPO and PivotOPD with K = 0 to 3.
 --suite=memory [--data=DIR]: logits of Qwen3's vocabulary in chunks against all at once, log-probs and KL with their
 gradients: megabytes and seconds; token trees against padded rows: tokens held, seconds of an update. Two minutes.
+--suite=peers [--peers=DIR --threads=N]: our sampler, a GRPO step, a step of distillation and a rollout, beside Tunix,
+transformers, TRL and lock-step rollouts; peers are installed by launch/peers.sh. Nothing else may run meanwhile.
 --suite=catalogue: a synthetic WebShop catalogue of the full size: seconds to make it, new searches a second, megabytes
 that a process has to itself.
 --suite=passages: synthetic passages as of Wikipedia: seconds to index 100,000 of them, new searches a second,
@@ -60,10 +62,27 @@ def _memory(arguments: argparse.Namespace) -> Any:
     return {"head": bench_head(), "packing": bench_packing(arguments.data)}
 
 
+def _peers(arguments: argparse.Namespace) -> Any:
+    from pivotopd_jax.evaluation.peers.measuring import pin
+
+    pin(arguments.threads)
+    from pivotopd_jax.command_line import load_config
+    from pivotopd_jax.evaluation.bench_peers import bench_peers
+
+    config = load_config(arguments.config)
+    config.method = "grpo"
+    found = bench_peers(
+        config, Path(arguments.workdir).absolute(), Path(arguments.peers).absolute(), data=arguments.data,
+        rounds=arguments.rounds, threads=arguments.threads, sizes=arguments.sizes.split(","), report=print,
+    )  # fmt: skip
+    return {"peers": found}
+
+
 SUITES: dict[str, Callable[[argparse.Namespace], Any]] = {
     "envs": _envs,
     "step": _step,
     "memory": _memory,
+    "peers": _peers,
     "catalogue": _catalogue,
     "passages": _passages,
 }
@@ -83,7 +102,10 @@ def main() -> int:
     parser.add_argument("--passages", type=int, help="number of synthetic passages; by default a million")
     parser.add_argument("--config", default="configs/alfworld.py:mini", help="whose step is measured")
     parser.add_argument("--workdir", default="runs/bench", help="beside it a mini student is found, or made")
-    parser.add_argument("--rounds", type=int, default=5, help="measured steps of each method")
+    parser.add_argument("--rounds", type=int, default=5, help="measured steps of each method, or repetitions")
+    parser.add_argument("--peers", default=".venv-peers", help="where launch/peers.sh installed the peers")
+    parser.add_argument("--threads", type=int, default=1, help="cores that we and the peers may use")
+    parser.add_argument("--sizes", default="mini,larger", help="of the models that are compared with peers")
     arguments = parser.parse_args()
     try:
         print(json.dumps(SUITES[arguments.suite](arguments)))

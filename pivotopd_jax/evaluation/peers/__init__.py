@@ -1,0 +1,1 @@
+"""What measures the peers: scripts that run in environments of their own, where this package is not installed."""
