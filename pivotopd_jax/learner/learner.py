@@ -28,9 +28,10 @@ from pivotopd_jax.learner.objective import (
     response_hidden,
     token_log_probs,
 )
-from pivotopd_jax.learner.placing import ROW_AXES, own_rows, processes_of, row_parts
+from pivotopd_jax.learner.placing import own_rows, processes_of, row_parts
 from pivotopd_jax.models.head import LOGITS_AT_ONCE
 from pivotopd_jax.models.qwen3 import shardings
+from pivotopd_jax.models.row_axes import ROW_AXES
 from pivotopd_jax.processes import gather
 from pivotopd_jax.records import DivergenceBatch, TokenBatch
 from pivotopd_jax.rollout.packing import Packed
