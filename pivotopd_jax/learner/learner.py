@@ -318,10 +318,11 @@ class Learner:
         moments = jax.eval_shape(self.optimizer.init, trained)
         where = _like_parameters(moments, placed, self._whole)
         moments = jax.tree.map(lambda x, to: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=to), moments, where)
-        step = jax.ShapeDtypeStruct((), jnp.int32, sharding=self._whole)
+        step: Any = jax.ShapeDtypeStruct((), jnp.int32, sharding=self._whole)
         rows = self._micro_batch_rows(length)
         ids, floats, flags = (self._shape(rows, length, dtype) for dtype in (jnp.int32, jnp.float32, jnp.bool_))
-        batch = TokenBatch(*[ids] * 4, flags, *[floats] * 6, flags, flags, flags, ids, ids)
+        fields: list[Any] = [*[ids] * 4, flags, *[floats] * 6, flags, flags, flags, ids, ids]
+        batch = TokenBatch(*fields)
         places = self._shape(rows, length // 4, jnp.int32)
         return {
             "score": _score.lower(self.graphdef, frozen, batch, places, self.how),
