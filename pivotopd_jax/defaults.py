@@ -101,7 +101,7 @@ def paper() -> Any:
     c.learner.row_tokens = 16384  # length of a packed row; must hold the longest context with its response
     c.learner.micro_batch_tokens = 32768  # tokens a forward and backward pass on each fsdp shard
     c.learner.remat = True
-    c.learner.dtype = "bfloat16"
+    c.learner.dtype = "bfloat16"  # of computation and of frozen weights; what is trained is float32
 
     c.sampler = ConfigDict()
     c.sampler.slots = 128  # episodes alive at once

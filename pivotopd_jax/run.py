@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 
 from pivotopd_jax import warmstart
 from pivotopd_jax.envs.protocol import World
-from pivotopd_jax.learner.learner import Learner, make_mesh, make_optimizer
+from pivotopd_jax.learner.learner import Learner, cast, make_mesh, make_optimizer
 from pivotopd_jax.learner.objective import UpdateOptions
 from pivotopd_jax.learner.placing import check_mesh, local_copy
 from pivotopd_jax.methods import make_method
@@ -86,7 +86,7 @@ class Run:
 
     def load(self, params: Any) -> None:
         """Lets the policy sample from `params`, which lie on the learner's mesh; all processes must call this."""
-        self.policy.load(local_copy(params, self.learner.mesh))
+        self.policy.load(local_copy(cast(params, self.learner.how.dtype), self.learner.mesh))
 
     def skill_text(self, first: Observation, count: int) -> str:
         """The skills of the bank for the task that `first` states, as one text."""
@@ -138,7 +138,7 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = say, *, me
     def make_learner(graphdef: Any) -> Learner:
         return Learner(
             graphdef, optimizer, mesh, micro_batch_tokens=config.learner.micro_batch_tokens, options=options,
-            remat=config.learner.remat,
+            remat=config.learner.remat, dtype=config.learner.dtype,
         )  # fmt: skip
 
     policy = Sampler(

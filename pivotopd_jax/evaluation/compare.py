@@ -158,7 +158,7 @@ def judge(run: Run, params: Any, mistakes: Sequence[Mistake], judging: Judging) 
     """
     config = run.config
     tasks = panel(run.world, config.world.eval_splits, config.evaluate.final_tasks)
-    run.policy.load(params)
+    run.load(params)
     success: dict[str, list] = {}
     rejected = []
     for temperature in judging.temperatures:

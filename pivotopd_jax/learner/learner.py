@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import partial, wraps
 from itertools import zip_longest
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
@@ -19,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.typing import DTypeLike
 
 from pivotopd_jax.learner.objective import (
     PPO,
@@ -28,9 +30,10 @@ from pivotopd_jax.learner.objective import (
     response_hidden,
     token_log_probs,
 )
-from pivotopd_jax.learner.placing import ROW_AXES, own_rows, processes_of, row_parts
+from pivotopd_jax.learner.placing import own_rows, processes_of, row_parts
 from pivotopd_jax.models.head import LOGITS_AT_ONCE
 from pivotopd_jax.models.qwen3 import shardings
+from pivotopd_jax.models.row_axes import ROW_AXES
 from pivotopd_jax.processes import gather
 from pivotopd_jax.records import DivergenceBatch, TokenBatch
 from pivotopd_jax.rollout.packing import Packed
@@ -50,7 +53,9 @@ class TrainState(NamedTuple):
     step: jax.Array
 
 
-class DivergenceTerm(NamedTuple):
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class DivergenceTerm:
     """A full-vocabulary term of the loss.
 
     Attributes:
@@ -60,9 +65,9 @@ class DivergenceTerm(NamedTuple):
     """
 
     batch: DivergenceBatch
-    graphdef: Any
+    graphdef: Any = field(metadata={"static": True})
     teacher: Any
-    function: Callable[[Any, Any], Any]
+    function: Callable[[Any, Any], Any] = field(metadata={"static": True})
 
 
 def make_mesh(fsdp: int = 1, tensor: int = 1, expert: int = 1) -> Mesh:
@@ -103,55 +108,72 @@ def make_optimizer(
     )
 
 
-@partial(jax.jit, static_argnames=("graphdef", "at_once"))
-def _score(graphdef, params, batch, places, at_once) -> jax.Array:
-    return token_log_probs(graphdef, params, batch, places, at_once=at_once)
+def cast(params: Any, dtype: DTypeLike) -> Any:
+    """`params` in `dtype`; those that are in it already are not copied."""
+    return jax.tree.map(lambda x: x.astype(dtype), params)
 
 
-@partial(
-    jax.jit, static_argnames=("graphdef", "options", "remat", "at_once", "on_policy"), donate_argnames=("gradient",)
-)
+def _copied(params: Any, dtype: DTypeLike) -> Any:
+    return jax.tree.map(lambda x: jnp.array(x, dtype, copy=True), params)
+
+
+class Computation(NamedTuple):
+    """How a forward or backward pass is computed.
+
+    Attributes:
+        dtype: of parameters and activations.
+        remat: recompute each layer in the backward pass.
+        at_once: logits held at a time, on all devices together.
+    """
+
+    dtype: Any
+    remat: bool
+    at_once: int
+
+
+@partial(jax.jit, static_argnames=("graphdef", "how"))
+def _score(graphdef, params, batch, places, how: Computation) -> jax.Array:
+    return token_log_probs(graphdef, cast(params, how.dtype), batch, places, at_once=how.at_once)
+
+
+@partial(jax.jit, static_argnames=("graphdef", "options", "how", "on_policy"), donate_argnames=("gradient",))
 def _accumulate(
-    graphdef, params, gradient, batch: TokenBatch, places, options: UpdateOptions, remat, at_once, on_policy
+    graphdef, params, gradient, batch: TokenBatch, places, options: UpdateOptions, how: Computation, on_policy
 ):
     def loss(params):
         return policy_objective(
-            graphdef, params, batch, places, options, on_policy=on_policy, remat=remat, at_once=at_once
-        )
+            graphdef, cast(params, how.dtype), batch, places, options, on_policy=on_policy, remat=how.remat,
+            at_once=how.at_once,
+        )  # fmt: skip
 
     (value, sums), new = jax.value_and_grad(loss, has_aux=True)(params)
     return jax.tree.map(jnp.add, gradient, new), {"loss": value, **sums}
 
 
-@partial(jax.jit, static_argnames=("graphdef",))
-def _hidden(graphdef, params, batch, places) -> jax.Array:
+@partial(jax.jit, static_argnames=("graphdef", "how"))
+def _hidden(graphdef, params, batch, places, how: Computation) -> jax.Array:
     rows = jnp.arange(len(places))[:, None]
-    found = response_hidden(graphdef, params, batch, places)
+    found = response_hidden(graphdef, cast(params, how.dtype), batch, places)
     return jnp.zeros((*batch.tokens.shape, found.shape[-1]), found.dtype).at[rows, places].set(found, mode="drop")
 
 
-@partial(
-    jax.jit,
-    static_argnames=("graphdef", "teacher_graphdef", "divergence", "remat", "at_once"),
-    donate_argnames=("gradient",),
-)
-def _accumulate_divergence(
-    graphdef, params, teacher_graphdef, teacher, gradient, batch: DivergenceBatch, places, divergence, remat, at_once
-):
-    def loss(params):
-        return divergence_loss(
-            graphdef, params, teacher_graphdef, teacher, batch, places, divergence, remat=remat, at_once=at_once
-        )
+def _term(graphdef, params, term: DivergenceTerm, places, how: Computation, remat: bool = False) -> jax.Array:
+    """The value of a full-vocabulary term whose batch is a micro-batch."""
+    return divergence_loss(
+        graphdef, cast(params, how.dtype), term.graphdef, cast(term.teacher, how.dtype), term.batch, places,
+        term.function, remat=remat, at_once=how.at_once,
+    )  # fmt: skip
 
-    value, new = jax.value_and_grad(loss)(params)
+
+@partial(jax.jit, static_argnames=("graphdef", "how"), donate_argnames=("gradient",))
+def _accumulate_divergence(graphdef, params, gradient, term: DivergenceTerm, places, how: Computation):
+    value, new = jax.value_and_grad(lambda p: _term(graphdef, p, term, places, how, how.remat))(params)
     return jax.tree.map(jnp.add, gradient, new), value
 
 
-@partial(jax.jit, static_argnames=("graphdef", "teacher_graphdef", "divergence", "at_once"))
-def _divergence(
-    graphdef, params, teacher_graphdef, teacher, batch: DivergenceBatch, places, divergence, at_once
-) -> jax.Array:
-    return divergence_loss(graphdef, params, teacher_graphdef, teacher, batch, places, divergence, at_once=at_once)
+@partial(jax.jit, static_argnames=("graphdef", "how"))
+def _divergence(graphdef, params, term: DivergenceTerm, places, how: Computation) -> jax.Array:
+    return _term(graphdef, params, term, places, how)
 
 
 @partial(jax.jit, static_argnames=("optimizer",), donate_argnames=("state",))
@@ -187,7 +209,9 @@ class Learner:
         optimizer: optax transformation.
         mesh: axes "fsdp", "tensor" and "expert".
         micro_batch_tokens: tokens (padding included) of one forward and backward pass.
-        logits_at_once: logits held at a time, on all devices together.
+        how: dtype of computation, rematerialisation and logits held at a time. The parameters of a train state, their
+            gradients and the optimizer's moments are float32 all the same: the small steps of RL would be lost in the
+            rounding of bfloat16.
     """
 
     def __init__(
@@ -200,19 +224,20 @@ class Learner:
         options: UpdateOptions = PPO,
         remat: bool = False,
         logits_at_once: int = LOGITS_AT_ONCE,
+        dtype: DTypeLike = jnp.float32,
     ):
         """`logits_at_once` is of one device here; a mesh holds as many times more."""
         self.graphdef, self.optimizer, self.mesh = graphdef, optimizer, mesh
-        self.micro_batch_tokens, self.options, self.remat = micro_batch_tokens, options, remat
-        self.logits_at_once = logits_at_once * mesh.size
+        self.micro_batch_tokens, self.options = micro_batch_tokens, options
+        self.how = Computation(jnp.dtype(dtype), remat, logits_at_once * mesh.size)
         self._rows = NamedSharding(mesh, PartitionSpec(ROW_AXES))
         self._whole = NamedSharding(mesh, PartitionSpec())
         self._processes = processes_of(mesh)
 
     def init(self, params: Any) -> TrainState:
-        """A train state on the mesh; `params` are copied, so the caller may keep them as reference."""
+        """A train state on the mesh, float32; `params` are copied, so the caller may keep them as reference."""
         placed = shardings(params, self.mesh, replicate_indivisible=True)
-        params = jax.jit(lambda p: jax.tree.map(jnp.copy, p), out_shardings=placed)(params)
+        params = jax.jit(partial(_copied, dtype=jnp.float32), out_shardings=placed)(params)
         # Left to itself, jit may put an optimizer's moments on one device.
         where = _like_parameters(jax.eval_shape(self.optimizer.init, params), placed, self._whole)
         opt_state = jax.jit(self.optimizer.init, out_shardings=where)(params)
@@ -221,8 +246,7 @@ class Learner:
     @_on_mesh
     def score(self, params: Any, packed: Packed) -> np.ndarray:
         """Log-probabilities `[rows, length]` float32 in nats of the responses of `packed`; 0 elsewhere."""
-        scored = partial(_score, at_once=self.logits_at_once)
-        return self._each(scored, params, packed, np.zeros(packed.tokens.shape, np.float32))
+        return self._each(_score, params, packed, np.zeros(packed.tokens.shape, np.float32))
 
     @_on_mesh
     def hidden(self, params: Any, packed: Packed) -> np.ndarray:
@@ -235,17 +259,16 @@ class Learner:
 
     def _each(self, function: Callable[..., jax.Array], params: Any, packed: Packed, nothing: np.ndarray) -> np.ndarray:
         """What `function` makes of every row of `packed`; `nothing` if no process has any."""
-        parts = [
-            own_rows(function(self.graphdef, params, *part), self._rows) for part in self._micro_batches(_trees(packed))
-        ]
+        each = (function(self.graphdef, params, *part, self.how) for part in self._micro_batches(_trees(packed)))
+        parts = [own_rows(found, self._rows) for found in each]
         return np.concatenate(parts)[: len(packed.tokens)] if parts else nothing
 
     @_on_mesh
     def divergence(self, params: Any, term: DivergenceTerm) -> float:
         """The value of a full-vocabulary term for the student with `params`, in nats."""
         parts = [
-            _divergence(self.graphdef, params, term.graphdef, term.teacher, *part, term.function, self.logits_at_once)
-            for part in self._micro_batches(term.batch)
+            _divergence(self.graphdef, params, replace(term, batch=part), places, self.how)
+            for part, places in self._micro_batches(term.batch)
         ]
         return float(np.sum(jax.device_get(parts)))
 
@@ -268,7 +291,7 @@ class Learner:
         totals: list[Any] = []
         for part in self._micro_batches(batch):
             gradient, sums = _accumulate(
-                self.graphdef, state.params, gradient, *part, self.options, self.remat, self.logits_at_once, on_policy
+                self.graphdef, state.params, gradient, *part, self.options, self.how, on_policy
             )
             totals.append(sums)
         if divergence is not None:
@@ -278,14 +301,52 @@ class Learner:
         summed = jax.tree.map(lambda *values: float(np.sum(jax.device_get(values))), *totals)
         return state, {**summed, "grad_norm": float(norm)}
 
+    @_on_mesh
+    def lower(self, params: Any, length: int) -> dict[str, jax.stages.Lowered]:
+        """The programs of a step by name, for shapes instead of arrays: nothing is computed.
+
+        Args:
+            params: shapes of the student's parameters, of any dtype, from `models.qwen3.abstract`.
+            length: tokens of a packed row; a quarter of them are responses.
+
+        Returns:
+            "score", "accumulate" (of a micro-batch both) and "apply", each to be compiled.
+        """
+        placed = shardings(params, self.mesh, replicate_indivisible=True)
+        trained = jax.tree.map(lambda x, to: jax.ShapeDtypeStruct(x.shape, jnp.float32, sharding=to), params, placed)
+        frozen = jax.tree.map(lambda x, to: jax.ShapeDtypeStruct(x.shape, self.how.dtype, sharding=to), params, placed)
+        moments = jax.eval_shape(self.optimizer.init, trained)
+        where = _like_parameters(moments, placed, self._whole)
+        moments = jax.tree.map(lambda x, to: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=to), moments, where)
+        step: Any = jax.ShapeDtypeStruct((), jnp.int32, sharding=self._whole)
+        rows = self._micro_batch_rows(length)
+        ids, floats, flags = (self._shape(rows, length, dtype) for dtype in (jnp.int32, jnp.float32, jnp.bool_))
+        fields: list[Any] = [*[ids] * 4, flags, *[floats] * 6, flags, flags, flags, ids, ids]
+        batch = TokenBatch(*fields)
+        places = self._shape(rows, length // 4, jnp.int32)
+        return {
+            "score": _score.lower(self.graphdef, frozen, batch, places, self.how),
+            "accumulate": _accumulate.lower(
+                self.graphdef, trained, trained, batch, places, self.options, self.how, on_policy=False
+            ),
+            "apply": _apply_gradient.lower(self.optimizer, TrainState(trained, moments, step), trained),
+        }
+
+    def _shape(self, rows: int, length: int, dtype: DTypeLike) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((rows, length), dtype, sharding=self._rows)
+
+    def _micro_batch_rows(self, length: int) -> int:
+        """Rows of a micro-batch, of all processes together."""
+        shards = row_parts(self.mesh)
+        return max(1, self.micro_batch_tokens // (length * shards)) * shards
+
     def _add_divergence(self, params: Any, gradient: Any, term: DivergenceTerm) -> tuple[Any, jax.Array]:
         """`gradient` with that of the term added, and the term's value in nats."""
         value = jnp.zeros(())
-        for part in self._micro_batches(term.batch):
+        for part, places in self._micro_batches(term.batch):
             gradient, loss = _accumulate_divergence(
-                self.graphdef, params, term.graphdef, term.teacher, gradient, *part, term.function, self.remat,
-                self.logits_at_once,
-            )  # fmt: skip
+                self.graphdef, params, gradient, replace(term, batch=part), places, self.how
+            )
             value = value + loss
         return gradient, value
 
@@ -295,8 +356,7 @@ class Learner:
         The last ones are filled with rows of padding; all processes give as many as the one with most rows needs.
         """
         rows, length = batch.tokens.shape
-        shards = row_parts(self.mesh)
-        size = max(1, self.micro_batch_tokens // (length * shards)) * shards // self._processes
+        size = self._micro_batch_rows(length) // self._processes
         masked = batch.mask.sum(axis=1)
         densest = [int(masked[start : start + size].max()) for start in range(0, rows, size)]
         everywhere = gather(densest) if self._processes > 1 else [densest]

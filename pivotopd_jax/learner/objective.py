@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 
 from pivotopd_jax.losses.surrogate import clipped_surrogate, kl_estimate
+from pivotopd_jax.models.attention import Tree
 from pivotopd_jax.models.head import LOGITS_AT_ONCE, Head, chosen_log_probs, chunked_log_probs, chunked_sum
-from pivotopd_jax.models.qwen3 import apply, output_head, tree_mask
+from pivotopd_jax.models.qwen3 import apply, output_head
 from pivotopd_jax.records import DivergenceBatch, TokenBatch
 
 
@@ -68,7 +69,7 @@ def token_log_probs(
 
 def response_hidden(graphdef: Any, params: Any, batch: Any, places: jax.Array, *, remat: bool = False) -> jax.Array:
     """Last hidden states before the response tokens at `places`, `[rows, most, width]`; see `token_log_probs`."""
-    hidden, _ = apply(graphdef, params, batch.tokens, batch.positions, tree_mask(batch.subtree_end), remat=remat)
+    hidden, _ = apply(graphdef, params, batch.tokens, batch.positions, Tree(batch.subtree_end), remat=remat)
     before = jnp.take_along_axis(batch.parent, places, axis=1, mode="clip")
     return jnp.take_along_axis(hidden, before[..., None], axis=1)
 

@@ -11,9 +11,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from pivotopd_jax.models.qwen3 import partition_specs
-
-ROW_AXES = ("fsdp", "expert")
-"""Axes of the mesh that rows are spread over."""
+from pivotopd_jax.models.row_axes import ROW_AXES
 
 
 def row_parts(mesh: Mesh) -> int:

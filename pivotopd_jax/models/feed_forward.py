@@ -7,6 +7,7 @@ from flax import nnx
 from jax.typing import DTypeLike
 
 from pivotopd_jax.models.qwen3_config import INITIAL_STDDEV, Qwen3Config
+from pivotopd_jax.models.row_axes import keep_rows
 
 
 def random_matrix(rngs: nnx.Rngs, shape: tuple[int, ...], dtype: DTypeLike) -> nnx.Param:
@@ -23,4 +24,5 @@ class FeedForward(nnx.Module):
         self.down_proj = random_matrix(rngs, (config.intermediate_size, config.hidden_size), dtype)
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        return (jax.nn.silu(x @ self.gate_proj[...]) * (x @ self.up_proj[...])) @ self.down_proj[...]
+        hidden = jax.nn.silu(keep_rows(x @ self.gate_proj[...])) * keep_rows(x @ self.up_proj[...])
+        return keep_rows(hidden @ self.down_proj[...])

@@ -17,6 +17,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from pivotopd_jax.models.row_axes import keep_rows
+
 LOGITS_AT_ONCE = 2**26
 """Logits that a device holds at a time: 256 MiB of float32, 441 tokens of Qwen3's vocabulary. Each chunk reads and
 writes the head's whole gradient once, so that much smaller ones are slow; a small student's are all one chunk."""
@@ -47,13 +49,13 @@ class Head:
 
     def logits(self, hidden: jax.Array) -> jax.Array:
         """Logits `[..., vocabulary]` float32 of `hidden` `[..., width]`."""
-        logits = _contract(_rows(hidden), self.matrix, 1, 1 if self.tied else 0)
+        logits = keep_rows(_contract(_rows(hidden), self.matrix, 1, 1 if self.tied else 0))
         return logits.reshape(*hidden.shape[:-1], self.vocabulary)
 
     def gradients(self, hidden: jax.Array, of_logits: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Gradients of the matrix, float32, and of `hidden`, of its dtype, given that of the logits."""
         rows, out = _rows(hidden), _rows(of_logits)
-        of_hidden = _contract(out, self.matrix, 1, 0 if self.tied else 1)
+        of_hidden = keep_rows(_contract(out, self.matrix, 1, 0 if self.tied else 1))
         of_matrix = _contract(out, rows, 0, 0) if self.tied else _contract(rows, out, 0, 0)
         return of_matrix, of_hidden.reshape(hidden.shape).astype(hidden.dtype)
 

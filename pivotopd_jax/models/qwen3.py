@@ -10,7 +10,6 @@ computed in the dtype of the parameters, except norms, rotary angles, attention 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -22,17 +21,16 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 from jax.typing import DTypeLike
 
 from pivotopd_jax.models import moe
+from pivotopd_jax.models.attention import Mask, Tree, attend, prepare
 from pivotopd_jax.models.feed_forward import FeedForward, random_matrix
 from pivotopd_jax.models.head import Head
 from pivotopd_jax.models.qwen3_config import Qwen3Config
+from pivotopd_jax.models.row_axes import keep_rows
 
 Cache = tuple["KeyValue", ...]
 """Keys and values of every layer, each `[batch, capacity, num_kv_heads, head_dim]`; keys are stored rotated."""
 
 KeyValue = tuple[jax.Array, jax.Array]
-
-FEW_KV_HEADS = 2
-"""Up to so many key/value heads decoding reads the cache as it lies, see `_attend_once`."""
 
 PARTITION_RULES: Mapping[str, PartitionSpec] = {
     "embed_tokens": PartitionSpec("tensor", "fsdp"),
@@ -59,12 +57,12 @@ class Where(NamedTuple):
 
     Attributes:
         angles: cosines and sines from `rotary_angles`.
-        bias: `[batch, length, keys]` float32 from `mask_bias`.
+        bias: from `attention.prepare`: `[batch, length, keys]` float32, or trees.
         write_at: `[batch]` int32, first cache slot to write to; None without a cache.
     """
 
     angles: tuple[jax.Array, jax.Array]
-    bias: jax.Array
+    bias: jax.Array | Tree
     write_at: jax.Array | None
 
 
@@ -95,61 +93,6 @@ def rotate(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
     return rotated.astype(x.dtype)
 
 
-def attend(query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array) -> jax.Array:
-    """Grouped-query attention.
-
-    Args:
-        query: `[batch, length, num_heads, head_dim]`.
-        key: `[batch, keys, num_kv_heads, head_dim]`.
-        value: like `key`.
-        bias: `[batch, length, keys]` float32, see `mask_bias`.
-
-    Returns:
-        `[batch, length, num_heads, head_dim]`, of the query's dtype.
-    """
-    batch, length, num_heads, head_dim = query.shape
-    num_kv_heads = key.shape[2]
-    query = (query / math.sqrt(head_dim)).reshape(batch, length, num_kv_heads, -1, head_dim)
-    if length == 1 and num_kv_heads <= FEW_KV_HEADS:
-        return _attend_once(query[:, 0], key, value, bias).reshape(query.shape[0], 1, num_heads, head_dim)
-    query, key, value = query.transpose(0, 2, 3, 1, 4), key.transpose(0, 2, 1, 3), value.transpose(0, 2, 1, 3)
-    return _attend_grouped(query, key, value, bias).transpose(0, 3, 1, 2, 4).reshape(batch, length, num_heads, head_dim)
-
-
-def mask_bias(mask: jax.Array) -> jax.Array:
-    """What to add to attention scores: 0 where `mask` is true, the lowest float32 elsewhere.
-
-    Finite, so that a query that may see nothing gets the mean of all values, never NaN.
-    """
-    return jnp.where(mask, jnp.float32(0.0), jnp.finfo(jnp.float32).min)
-
-
-def _attend_grouped(query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array) -> jax.Array:
-    """Attention of scaled queries `[batch, kv, group, length, dim]` to keys and values `[batch, kv, keys, dim]`."""
-    batch, num_kv_heads, group, length, head_dim = query.shape
-    # The queries that share a key head are rows of one matrix: plain batched products are what XLA does fastest.
-    rows = query.reshape(batch, num_kv_heads, group * length, head_dim)
-    scores = jnp.einsum("bkrd,bksd->bkrs", rows, key, preferred_element_type=jnp.float32)
-    scores = scores.reshape(batch, num_kv_heads * group, length, -1) + bias[:, None]
-    weights = jax.nn.softmax(scores, axis=-1).astype(value.dtype).reshape(batch, num_kv_heads, group * length, -1)
-    return jnp.einsum("bkrs,bksd->bkrd", weights, value).reshape(query.shape)
-
-
-def _attend_once(query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array) -> jax.Array:
-    """Attention of one scaled query `[batch, kv, group, dim]` per sequence.
-
-    Each query is laid over the keys of all heads with zeros outside its own. That multiplies the arithmetic by
-    `num_kv_heads`, but keys and values are read as they lie in the cache: transposing them would cost more.
-    """
-    batch, num_kv_heads, group, head_dim = query.shape
-    own = jnp.eye(num_kv_heads, dtype=query.dtype)[:, None, :, None]
-    rows = (query[:, :, :, None] * own).reshape(batch, num_kv_heads * group, -1)
-    key, value = (x.reshape(batch, -1, num_kv_heads * head_dim) for x in (key, value))
-    scores = jnp.einsum("brc,bsc->brs", rows, key, preferred_element_type=jnp.float32) + bias
-    output = jnp.einsum("brs,bsc->brc", jax.nn.softmax(scores, axis=-1).astype(value.dtype), value)
-    return jnp.sum(output.reshape(batch, num_kv_heads, group, num_kv_heads, head_dim) * own, axis=3)
-
-
 def write_cache(cache: jax.Array, new: jax.Array, write_at: jax.Array) -> jax.Array:
     """Puts `new [batch, length, ...]` into slots `write_at[b]` and following of `cache [batch, capacity, ...]`.
 
@@ -176,17 +119,18 @@ class Attention(nnx.Module):
 
     def __call__(self, x: jax.Array, where: Where, cached: KeyValue | None) -> tuple[jax.Array, KeyValue | None]:
         """Attention output for `x [batch * length, hidden_size]`, and this layer's cache as written to."""
-        batch, length = where.bias.shape[:2]
+        batch, length = where.angles[0].shape[:2]
         query, key, value = self._project(x, where)
-        if cached is not None and where.write_at is not None:
+        if cached is not None and where.write_at is not None and not isinstance(where.bias, Tree):
             cached = write_cache(cached[0], key, where.write_at), write_cache(cached[1], value, where.write_at)
             key, value = (entry[:, : where.bias.shape[2]].astype(x.dtype) for entry in cached)
-        return attend(query, key, value, where.bias).reshape(batch * length, -1) @ self.o_proj[...], cached
+        attended = attend(query, key, value, where.bias).reshape(batch * length, -1)
+        return keep_rows(attended @ self.o_proj[...]), cached
 
     def _project(self, x: jax.Array, where: Where) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Rotated queries, rotated keys and values, each `[batch, length, heads, head_dim]`."""
-        shape, eps = (*where.bias.shape[:2], -1, self.config.head_dim), self.config.rms_norm_eps
-        query, key, value = ((x @ w[...]).reshape(shape) for w in (self.q_proj, self.k_proj, self.v_proj))
+        shape, eps = (*where.angles[0].shape[:2], -1, self.config.head_dim), self.config.rms_norm_eps
+        query, key, value = (keep_rows(x @ w[...]).reshape(shape) for w in (self.q_proj, self.k_proj, self.v_proj))
         if self.config.qk_norm:
             query, key = rms_norm(query, self.q_norm[...], eps), rms_norm(key, self.k_norm[...], eps)
         return rotate(query, *where.angles), rotate(key, *where.angles), value
@@ -225,7 +169,7 @@ class Qwen3(nnx.Module):
         self,
         tokens: jax.Array,
         positions: jax.Array,
-        mask: jax.Array,
+        mask: Mask,
         cache: Cache | None = None,
         write_at: jax.Array | None = None,
         *,
@@ -237,7 +181,7 @@ class Qwen3(nnx.Module):
             tokens: `[batch, length]` int32.
             positions: `[batch, length]` int32, for the rotary angles; need not be consecutive.
             mask: `[batch, length, keys]` bool: which key each query may attend to. Without a cache `keys == length`;
-                with one, keys are its first `keys` slots.
+                with one, keys are its first `keys` slots. Or, without a cache, trees.
             cache: keys and values of earlier tokens. Those of all `tokens`, padding included, are written into it
                 before attention; what lies beyond its capacity is dropped.
             write_at: `[batch]` int32, not negative: slot of the first token of each batch entry.
@@ -252,9 +196,9 @@ class Qwen3(nnx.Module):
         _check_call(tokens, positions, mask, cache, write_at)
         # Behind the barrier the angles are computed once; XLA would otherwise repeat them in every layer.
         angles = jax.lax.optimization_barrier(rotary_angles(positions, self.config.head_dim, self.config.rope_theta))
-        where = Where(angles, mask_bias(mask), write_at)
+        where = Where(angles, prepare(mask), write_at)
         # Rows of one matrix, not [batch, length]: XLA's CPU backend takes twice as long for the gradients otherwise.
-        x = self.embed_tokens[...][tokens.reshape(-1)]
+        x = keep_rows(self.embed_tokens[...][tokens.reshape(-1)])
         written = []
         for index, layer in enumerate(self.layers):
             run = jax.checkpoint(layer) if remat else layer
@@ -270,8 +214,15 @@ class Qwen3(nnx.Module):
 
 
 def _check_call(
-    tokens: jax.Array, positions: jax.Array, mask: jax.Array, cache: Cache | None, write_at: jax.Array | None
+    tokens: jax.Array, positions: jax.Array, mask: Mask, cache: Cache | None, write_at: jax.Array | None
 ) -> None:
+    if isinstance(mask, Tree):
+        if cache is not None or not tokens.shape == positions.shape == mask.subtree_end.shape:
+            raise ValueError(
+                f"tokens {tokens.shape}, positions {positions.shape} and trees {mask.subtree_end.shape} do not fit; "
+                "expected [batch, length] each, and no cache"
+            )
+        return
     if positions.shape != tokens.shape or mask.ndim != 3 or mask.shape[:2] != tokens.shape:
         raise ValueError(
             f"tokens {tokens.shape}, positions {positions.shape} and mask {mask.shape} do not fit; expected "
@@ -303,7 +254,7 @@ def apply(
     params: nnx.State,
     tokens: jax.Array,
     positions: jax.Array,
-    mask: jax.Array,
+    mask: Mask,
     cache: Cache | None = None,
     write_at: jax.Array | None = None,
     *,
@@ -381,18 +332,3 @@ def shardings(params: nnx.State, mesh: Mesh, *, replicate_indivisible: bool = Fa
     """`partition_specs` as `NamedSharding`s on `mesh`, for `jax.device_put` and `jax.jit`."""
     specs = partition_specs(params, mesh, replicate_indivisible=replicate_indivisible)
     return jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs)
-
-
-def tree_mask(subtree_end: jax.Array) -> jax.Array:
-    """Attention mask of rows that hold token trees in depth-first order.
-
-    Args:
-        subtree_end: `[batch, length]` int32, one past the last descendant of each token; for padding its own index
-            plus one, so that it sees itself only.
-
-    Returns:
-        `[batch, length, length]` bool: query i may attend to key j iff `j <= i < subtree_end[j]`, that is, iff j is i
-        or an ancestor of i.
-    """
-    index = jnp.arange(subtree_end.shape[-1])
-    return (index <= index[:, None]) & (index[:, None] < subtree_end[:, None, :])

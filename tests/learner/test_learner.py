@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -21,7 +23,7 @@ from pivotopd_jax.learner.learner import DivergenceTerm, Learner, make_mesh, mak
 from pivotopd_jax.learner.objective import UpdateOptions
 from pivotopd_jax.losses.divergences import jensen_shannon
 from pivotopd_jax.models.head import LOGITS_AT_ONCE
-from pivotopd_jax.models.qwen3 import Qwen3, Qwen3Config, split
+from pivotopd_jax.models.qwen3 import Qwen3, Qwen3Config, abstract, split
 from pivotopd_jax.records import DivergenceBatch, Row, TokenBatch
 from pivotopd_jax.rollout.packing import Packed
 from pivotopd_jax.rollout.rows import batch_rows
@@ -150,15 +152,26 @@ def test_chunks_change_neither_scores_nor_loss_nor_gradient(how):
     assert_same(gradient_by_name(how), gradient_by_name(how._replace(remat=False, at_once=0)))
 
 
+def shapes_of_tokens(fsdp: int, tensor: int) -> set[int]:
+    """For how many tokens, of 8 rows of 256, a device computes a feed-forward layer while gradients are made."""
+    config = dataclasses.replace(CONFIG, vocab_size=300, hidden_size=48, intermediate_size=56 * tensor)
+    graphdef, params = abstract(config)
+    learner = Learner(graphdef, optax.sgd(1.0), make_mesh(fsdp, tensor), micro_batch_tokens=8 * 256)
+    text = learner.lower(params, 256)["accumulate"].compile().as_text() or ""
+    return {int(size) for size in re.findall(r"f32\[(\d+),56\]", text)} - {48, 48 // fsdp}  # and of weights
+
+
 SHARDED = """
 import jax, numpy, sys
 sys.path.insert(0, {folder!r})
-from test_learner import CHUNKED, gradient_by_name, loss_and_gradient_norm, make_learner
+from test_learner import CHUNKED, gradient_by_name, loss_and_gradient_norm, make_learner, shapes_of_tokens
 assert jax.device_count() == 8
 for mesh in ((8, 1), (4, 2), (2, 4), (2, 1, 4)):
     print(*loss_and_gradient_norm(*mesh))
 for number, how in enumerate(CHUNKED):
     numpy.savez({place!r} + f"/{{number}}.npz", **gradient_by_name(how))
+shapes = shapes_of_tokens(8, 1), shapes_of_tokens(4, 2)
+assert shapes == ({{256}}, {{512}}), shapes
 learner, params = make_learner(4, 2)
 moments = [x for x in jax.tree.leaves(learner.init(params).opt_state) if x.ndim == 2]
 assert moments and all(len(x.sharding.device_set) == 8 for x in moments)
@@ -184,6 +197,23 @@ def test_sharded_over_eight_devices_equals_unsharded(tmp_path):
     for number, how in enumerate(CHUNKED):
         with np.load(tmp_path / f"{number}.npz") as found:
             assert_same(found, gradient_by_name(Chunks(1, 1, how.tied)))
+
+
+def test_small_steps_are_not_lost_in_bfloat16():
+    graphdef, params = split(Qwen3(CONFIG, rngs=nnx.Rngs(0), dtype=jnp.bfloat16))
+    optimizer = make_optimizer(1e-6, warmup_steps=1, max_grad_norm=1.0)
+    learner = Learner(graphdef, optimizer, make_mesh(), micro_batch_tokens=64, dtype="bfloat16")
+    exact = Learner(graphdef, optimizer, make_mesh(), micro_batch_tokens=64)
+    batch, packed = make_batch()
+    scored = learner.score(params, packed)
+    assert scored.dtype == np.float32
+    difference = np.abs(scored - exact.score(params, packed)).max()
+    assert 0 < difference < 0.02
+    state, _ = learner.update(learner.init(params), batch, on_policy=True)
+    pairs = zip(jax.tree.leaves(state.params), jax.tree.leaves(params), strict=True)
+    moved = [np.abs(new - np.asarray(old, np.float32)) for new, old in pairs]
+    assert all(x.dtype == np.float32 for x in (*moved, *jax.tree.leaves(state.opt_state)) if x.ndim)
+    assert all(np.median(change) == pytest.approx(1e-6, rel=0.1) for change in moved if change.ndim == 2)
 
 
 def test_optimizers_with_masked_parts_can_be_sharded():

@@ -18,7 +18,8 @@ from flax import nnx
 from jax.sharding import AbstractMesh, PartitionSpec
 
 from pivotopd_jax.models import qwen3
-from pivotopd_jax.models.qwen3 import Qwen3, Qwen3Config, apply, compute_logits, init_cache, split, tree_mask
+from pivotopd_jax.models.attention import Tree
+from pivotopd_jax.models.qwen3 import Qwen3, Qwen3Config, apply, compute_logits, init_cache, split
 from pivotopd_jax.models.qwen3_config import MoeConfig
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -150,20 +151,6 @@ def test_writes_beyond_the_capacity_are_dropped() -> None:
     np.testing.assert_array_equal(written[..., 0, 0], [[0, 1, 2, 3, -1, -1], [6, 7, 8, 9, 10, 11]])
 
 
-def test_tree_mask_of_a_small_tree() -> None:
-    """Tokens a(b(c) d) in depth-first order, then two tokens of padding."""
-    mask = tree_mask(jnp.array([[4, 3, 3, 4, 5, 6]]))
-    expected = [
-        [1, 0, 0, 0, 0, 0],
-        [1, 1, 0, 0, 0, 0],
-        [1, 1, 1, 0, 0, 0],
-        [1, 0, 0, 1, 0, 0],
-        [0, 0, 0, 0, 1, 0],
-        [0, 0, 0, 0, 0, 1],
-    ]
-    np.testing.assert_array_equal(mask[0], np.array(expected, bool))
-
-
 def test_a_packed_tree_equals_its_paths() -> None:
     """Two trees in one row: each token's logits are those of its own root-to-leaf path alone."""
     graphdef, params = lively()
@@ -178,27 +165,12 @@ def test_a_packed_tree_equals_its_paths() -> None:
             subtree_end[ancestor] = max(subtree_end[ancestor], i + 1)
     tokens = some_tokens(1, length)
     positions = np.array([[len(path) - 1 for path in paths]], np.int32)
-    packed, _ = run(graphdef, params, tokens, positions, tree_mask(jnp.asarray(subtree_end)[None]))
+    packed, _ = run(graphdef, params, tokens, positions, Tree(jnp.asarray(subtree_end)[None]))
     alone = np.zeros((length, max(map(len, paths))), np.int32)
     for i, path in enumerate(paths):
         alone[i, : len(path)] = tokens[0, path]
     expected = full_logits(graphdef, params, alone)[np.arange(length), positions[0]]
     np.testing.assert_allclose(packed[0], expected, atol=1e-5)
-
-
-def test_attention_equals_that_of_jax_and_is_finite_where_nothing_is_seen() -> None:
-    draw = np.random.default_rng(0)
-    for length in (1, 9):
-        query, key, value = (
-            jnp.asarray(draw.normal(size=(2, n, heads, 8)), jnp.float32) for n, heads in ((length, 4), (9, 2), (9, 2))
-        )
-        mask = jnp.asarray(draw.random((2, length, 9)) < 0.6).at[:, :, 0].set(True)
-        expected = jax.nn.dot_product_attention(query, key, value, mask=mask[:, None])
-        got = qwen3.attend(query, key, value, qwen3.mask_bias(mask))
-        np.testing.assert_allclose(got, expected, atol=1e-5)
-        blind = qwen3.attend(query, key, value, qwen3.mask_bias(jnp.zeros_like(mask)))
-        mean = jnp.repeat(value.mean(1, keepdims=True), 2, axis=2)
-        np.testing.assert_allclose(blind, jnp.broadcast_to(mean, blind.shape), atol=1e-5)
 
 
 def test_rematerialisation_changes_no_gradient() -> None:

@@ -1,0 +1,155 @@
+"""Grouped-query attention under a mask: all at once, one query against a cache, or a block of queries at a time."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+FEW_KV_HEADS = 2
+"""Up to so many key/value heads decoding reads the cache as it lies, see `_attend_once`."""
+
+BLOCKWISE_FROM = 2048
+"""Token trees of this length or more are attended to in blocks."""
+
+SCORES_AT_ONCE = 2**22
+"""Scores of a row and a head that are held at once where trees are attended to in blocks."""
+
+STRETCHES = 4
+"""Into so many stretches a row is cut there; queries of each see no keys after it, which saves three eighths."""
+
+
+class Tree(NamedTuple):
+    """Rows that hold token trees in depth-first order: a mask that takes no space.
+
+    Attributes:
+        subtree_end: `[batch, length]` int32, one past the last descendant of each token; for padding its own index
+            plus one, so that it sees itself only.
+    """
+
+    subtree_end: jax.Array
+
+
+Mask = jax.Array | Tree
+"""`[batch, length, keys]` bool, which key each query may attend to; or trees, whose tokens see their ancestors."""
+
+
+def tree_mask(subtree_end: jax.Array) -> jax.Array:
+    """The mask of a `Tree`.
+
+    Args:
+        subtree_end: `[batch, length]` int32.
+
+    Returns:
+        `[batch, length, length]` bool: query i may attend to key j iff `j <= i < subtree_end[j]`, that is, iff j is i
+        or an ancestor of i.
+    """
+    return _seen(jnp.arange(subtree_end.shape[-1]), subtree_end)
+
+
+def _seen(queries: jax.Array, subtree_end: jax.Array) -> jax.Array:
+    """`[batch, queries, keys]` bool for queries at these indices."""
+    keys = jnp.arange(subtree_end.shape[-1])
+    return (keys <= queries[:, None]) & (queries[:, None] < subtree_end[:, None, :])
+
+
+def mask_bias(mask: jax.Array) -> jax.Array:
+    """What to add to attention scores: 0 where `mask` is true, the lowest float32 elsewhere.
+
+    Finite, so that a query that may see nothing gets the mean of all values, never NaN.
+    """
+    return jnp.where(mask, jnp.float32(0.0), jnp.finfo(jnp.float32).min)
+
+
+def prepare(mask: Mask) -> jax.Array | Tree:
+    """What all layers hand to `attend`: the bias of a mask, or trees that are too long to have one."""
+    if not isinstance(mask, Tree):
+        return mask_bias(mask)
+    if mask.subtree_end.shape[1] < BLOCKWISE_FROM:
+        return mask_bias(tree_mask(mask.subtree_end))
+    return mask
+
+
+def attend(query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array | Tree) -> jax.Array:
+    """Grouped-query attention.
+
+    Args:
+        query: `[batch, length, num_heads, head_dim]`.
+        key: `[batch, keys, num_kv_heads, head_dim]`.
+        value: like `key`.
+        bias: from `prepare`.
+
+    Returns:
+        `[batch, length, num_heads, head_dim]`, of the query's dtype.
+    """
+    batch, length, num_heads, head_dim = query.shape
+    num_kv_heads = key.shape[2]
+    query = (query / math.sqrt(head_dim)).reshape(batch, length, num_kv_heads, -1, head_dim)
+    if length == 1 and num_kv_heads <= FEW_KV_HEADS and not isinstance(bias, Tree):
+        return _attend_once(query[:, 0], key, value, bias).reshape(query.shape[0], 1, num_heads, head_dim)
+    query, key, value = query.transpose(0, 2, 3, 1, 4), key.transpose(0, 2, 1, 3), value.transpose(0, 2, 1, 3)
+    if isinstance(bias, Tree):
+        attended = _attend_trees(query, key, value, bias)
+    else:
+        attended = _attend_grouped(query, key, value, bias)
+    return attended.transpose(0, 3, 1, 2, 4).reshape(batch, length, num_heads, head_dim)
+
+
+def _attend_grouped(query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array) -> jax.Array:
+    """Attention of scaled queries `[batch, kv, group, length, dim]` to keys and values `[batch, kv, keys, dim]`."""
+    batch, num_kv_heads, group, length, head_dim = query.shape
+    # The queries that share a key head are rows of one matrix: plain batched products are what XLA does fastest.
+    rows = query.reshape(batch, num_kv_heads, group * length, head_dim)
+    scores = jnp.einsum("bkrd,bksd->bkrs", rows, key, preferred_element_type=jnp.float32)
+    scores = scores.reshape(batch, num_kv_heads * group, length, -1) + bias[:, None]
+    weights = jax.nn.softmax(scores, axis=-1).astype(value.dtype).reshape(batch, num_kv_heads, group * length, -1)
+    return jnp.einsum("bkrs,bksd->bkrd", weights, value).reshape(query.shape)
+
+
+def _attend_trees(query: jax.Array, key: jax.Array, value: jax.Array, tree: Tree) -> jax.Array:
+    """`_attend_grouped` within trees, a block of queries at a time; scores are made anew for the gradient."""
+    length = query.shape[3]
+    stretch = -(-length // STRETCHES)
+    parts = []
+    for start in range(0, length, stretch):
+        end = min(length, start + stretch)
+        seen = Tree(tree.subtree_end[:, :end])
+        parts.append(_attend_stretch(query[:, :, :, start:end], key[:, :, :end], value[:, :, :end], seen, start))
+    return jnp.concatenate(parts, axis=3)
+
+
+def _attend_stretch(query: jax.Array, key: jax.Array, value: jax.Array, tree: Tree, start: int) -> jax.Array:
+    """Attention of the queries from index `start` on to all keys given."""
+    length, keys = query.shape[3], key.shape[2]
+    size = min(length, max(64, 1 << (SCORES_AT_ONCE // keys).bit_length() - 1))
+    blocks = -(-length // size)
+    padding = [(0, 0)] * 3 + [(0, blocks * size - length), (0, 0)]
+    each = jnp.pad(query, padding).reshape(*query.shape[:3], blocks, size, -1)
+
+    @partial(jax.checkpoint, prevent_cse=False)
+    def block(_: None, of: tuple[jax.Array, jax.Array]) -> tuple[None, jax.Array]:
+        first, rows = of
+        bias = mask_bias(_seen(first + jnp.arange(size), tree.subtree_end))
+        return None, _attend_grouped(rows, key, value, bias)
+
+    firsts = start + size * jnp.arange(blocks)
+    _, found = jax.lax.scan(block, None, (firsts, jnp.moveaxis(each, 3, 0)))
+    return jnp.moveaxis(found, 0, 3).reshape(*query.shape[:3], blocks * size, -1)[:, :, :, :length]
+
+
+def _attend_once(query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array) -> jax.Array:
+    """Attention of one scaled query `[batch, kv, group, dim]` per sequence.
+
+    Each query is laid over the keys of all heads with zeros outside its own. That multiplies the arithmetic by
+    `num_kv_heads`, but keys and values are read as they lie in the cache: transposing them would cost more.
+    """
+    batch, num_kv_heads, group, head_dim = query.shape
+    own = jnp.eye(num_kv_heads, dtype=query.dtype)[:, None, :, None]
+    rows = (query[:, :, :, None] * own).reshape(batch, num_kv_heads * group, -1)
+    key, value = (x.reshape(batch, -1, num_kv_heads * head_dim) for x in (key, value))
+    scores = jnp.einsum("brc,bsc->brs", rows, key, preferred_element_type=jnp.float32) + bias
+    output = jnp.einsum("brs,bsc->brc", jax.nn.softmax(scores, axis=-1).astype(value.dtype), value)
+    return jnp.sum(output.reshape(batch, num_kv_heads, group, num_kv_heads, head_dim) * own, axis=3)
