@@ -1,9 +1,10 @@
 """The train state and its two jitted, sharded functions: score tokens, and one optimizer step.
 
 Rows of a batch are spread over the mesh axes "fsdp" and "expert"; parameters and optimizer state lie as models/qwen3.py
-says. Batches are cut into micro-batches of a fixed number of tokens; since every token carries its own share of the
-loss, the cut changes neither loss nor gradient. Of many processes each gives rows of its own, as many as it has; scores
-of them come back to it, and loss and gradient are those of the rows of all.
+says. What is trained may be a part of the parameters, with the rest frozen (models/lora.py). Batches are cut into
+micro-batches of a fixed number of tokens; since every token carries its own share of the loss, the cut changes neither
+loss nor gradient. Of many processes each gives rows of its own, as many as it has; scores of them come back to it, and
+loss and gradient are those of the rows of all.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from flax import nnx
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from pivotopd_jax.learner.objective import (
@@ -40,7 +42,7 @@ class TrainState(NamedTuple):
     """What a step changes.
 
     Attributes:
-        params: weights of the student.
+        params: weights of the student that are trained.
         opt_state: of the optax optimizer.
         step: int32 scalar, optimizer steps taken.
     """
@@ -55,7 +57,7 @@ class DivergenceTerm(NamedTuple):
 
     Attributes:
         batch: responses with the teacher's hidden states.
-        graphdef, teacher: structure and parameters of the teacher that made them.
+        graphdef, teacher: structure and all parameters of the teacher that made them.
         function: (teacher's logits, student's logits) `[..., vocabulary]` → nats `[...]`.
     """
 
@@ -112,11 +114,12 @@ def _score(graphdef, params, batch, places, at_once) -> jax.Array:
     jax.jit, static_argnames=("graphdef", "options", "remat", "at_once", "on_policy"), donate_argnames=("gradient",)
 )
 def _accumulate(
-    graphdef, params, gradient, batch: TokenBatch, places, options: UpdateOptions, remat, at_once, on_policy
+    graphdef, params, base, gradient, batch: TokenBatch, places, options: UpdateOptions, remat, at_once, on_policy
 ):
     def loss(params):
+        whole = nnx.merge_state(params, base)
         return policy_objective(
-            graphdef, params, batch, places, options, on_policy=on_policy, remat=remat, at_once=at_once
+            graphdef, whole, batch, places, options, on_policy=on_policy, remat=remat, at_once=at_once
         )
 
     (value, sums), new = jax.value_and_grad(loss, has_aux=True)(params)
@@ -136,11 +139,22 @@ def _hidden(graphdef, params, batch, places) -> jax.Array:
     donate_argnames=("gradient",),
 )
 def _accumulate_divergence(
-    graphdef, params, teacher_graphdef, teacher, gradient, batch: DivergenceBatch, places, divergence, remat, at_once
+    graphdef,
+    params,
+    base,
+    teacher_graphdef,
+    teacher,
+    gradient,
+    batch: DivergenceBatch,
+    places,
+    divergence,
+    remat,
+    at_once,
 ):
     def loss(params):
+        whole = nnx.merge_state(params, base)
         return divergence_loss(
-            graphdef, params, teacher_graphdef, teacher, batch, places, divergence, remat=remat, at_once=at_once
+            graphdef, whole, teacher_graphdef, teacher, batch, places, divergence, remat=remat, at_once=at_once
         )
 
     value, new = jax.value_and_grad(loss)(params)
@@ -186,6 +200,7 @@ class Learner:
         graphdef: structure of the student.
         optimizer: optax transformation.
         mesh: axes "fsdp", "tensor" and "expert".
+        base: parameters that are not trained. All functions take only the others as `params`.
         micro_batch_tokens: tokens (padding included) of one forward and backward pass.
         logits_at_once: logits held at a time, on all devices together.
     """
@@ -197,12 +212,14 @@ class Learner:
         mesh: Mesh,
         *,
         micro_batch_tokens: int,
+        base: nnx.State | None = None,
         options: UpdateOptions = PPO,
         remat: bool = False,
         logits_at_once: int = LOGITS_AT_ONCE,
     ):
         """`logits_at_once` is of one device here; a mesh holds as many times more."""
         self.graphdef, self.optimizer, self.mesh = graphdef, optimizer, mesh
+        self.base = nnx.State({}) if base is None else base
         self.micro_batch_tokens, self.options, self.remat = micro_batch_tokens, options, remat
         self.logits_at_once = logits_at_once * mesh.size
         self._rows = NamedSharding(mesh, PartitionSpec(ROW_AXES))
@@ -217,6 +234,10 @@ class Learner:
         where = _like_parameters(jax.eval_shape(self.optimizer.init, params), placed, self._whole)
         opt_state = jax.jit(self.optimizer.init, out_shardings=where)(params)
         return TrainState(params, opt_state, jax.jit(lambda: jnp.int32(0), out_shardings=self._whole)())
+
+    def whole(self, params: Any) -> nnx.State:
+        """`params` and the base together: all parameters of the model, of which nothing is copied."""
+        return nnx.merge_state(params, self.base)
 
     @_on_mesh
     def score(self, params: Any, packed: Packed) -> np.ndarray:
@@ -235,16 +256,18 @@ class Learner:
 
     def _each(self, function: Callable[..., jax.Array], params: Any, packed: Packed, nothing: np.ndarray) -> np.ndarray:
         """What `function` makes of every row of `packed`; `nothing` if no process has any."""
+        whole = self.whole(params)
         parts = [
-            own_rows(function(self.graphdef, params, *part), self._rows) for part in self._micro_batches(_trees(packed))
+            own_rows(function(self.graphdef, whole, *part), self._rows) for part in self._micro_batches(_trees(packed))
         ]
         return np.concatenate(parts)[: len(packed.tokens)] if parts else nothing
 
     @_on_mesh
     def divergence(self, params: Any, term: DivergenceTerm) -> float:
         """The value of a full-vocabulary term for the student with `params`, in nats."""
+        whole = self.whole(params)
         parts = [
-            _divergence(self.graphdef, params, term.graphdef, term.teacher, *part, term.function, self.logits_at_once)
+            _divergence(self.graphdef, whole, term.graphdef, term.teacher, *part, term.function, self.logits_at_once)
             for part in self._micro_batches(term.batch)
         ]
         return float(np.sum(jax.device_get(parts)))
@@ -268,8 +291,9 @@ class Learner:
         totals: list[Any] = []
         for part in self._micro_batches(batch):
             gradient, sums = _accumulate(
-                self.graphdef, state.params, gradient, *part, self.options, self.remat, self.logits_at_once, on_policy
-            )
+                self.graphdef, state.params, self.base, gradient, *part, self.options, self.remat, self.logits_at_once,
+                on_policy,
+            )  # fmt: skip
             totals.append(sums)
         if divergence is not None:
             gradient, value = self._add_divergence(state.params, gradient, divergence)
@@ -283,8 +307,8 @@ class Learner:
         value = jnp.zeros(())
         for part in self._micro_batches(term.batch):
             gradient, loss = _accumulate_divergence(
-                self.graphdef, params, term.graphdef, term.teacher, gradient, *part, term.function, self.remat,
-                self.logits_at_once,
+                self.graphdef, params, self.base, term.graphdef, term.teacher, gradient, *part, term.function,
+                self.remat, self.logits_at_once,
             )  # fmt: skip
             value = value + loss
         return gradient, value
