@@ -25,6 +25,7 @@ def main() -> None:
         processes.join()
     workdir = Path(str(WORKDIR.value))
     run, state = train(CONFIG.value, workdir)
+    run.export(state.params, workdir / "trained_student")
     summarise_run(run, state.params, workdir)
 
 

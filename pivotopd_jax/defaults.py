@@ -103,6 +103,12 @@ def paper() -> Any:
     c.learner.remat = True
     c.learner.dtype = "bfloat16"  # of computation and of frozen weights; what is trained is float32
 
+    c.lora = ConfigDict()  # low-rank adapters in place of training all weights; see docs/lora.md
+    c.lora.rank = 0  # 0: all weights are trained
+    c.lora.alpha = 32.0  # adapters count alpha / rank
+    c.lora.targets = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")  # adapted matrices
+    c.lora.base_dtype = ""  # "int8": projections of the frozen base are held in 8 bits; "": as learner.dtype says
+
     c.sampler = ConfigDict()
     c.sampler.slots = 128  # episodes alive at once
     c.sampler.chunk = 512  # prompt tokens read in one go

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from flax import nnx
 from ml_collections import ConfigDict
 
 from pivotopd_jax import warmstart
@@ -21,6 +22,8 @@ from pivotopd_jax.learner.placing import check_mesh, local_copy
 from pivotopd_jax.methods import make_method
 from pivotopd_jax.methods.method import Method
 from pivotopd_jax.models import huggingface
+from pivotopd_jax.models.lora import Lora, adapt, merged
+from pivotopd_jax.models.peft import save_adapters
 from pivotopd_jax.models.qwen3 import shardings
 from pivotopd_jax.processes import in_turn, say, together
 from pivotopd_jax.prompts.chat import Chat
@@ -64,7 +67,7 @@ class Run:
         teacher: names actions.
         policy: samples; told of new parameters every step.
         learner: scores and updates.
-        reference: parameters before training.
+        reference: what `learner` trains, before training.
         model_config: sizes of the student.
         teacher_model: the external teacher, if one is needed.
         skills, pivots, replay: what `offline.prepare` made for the method.
@@ -85,8 +88,24 @@ class Run:
     replay: Replay | None = None
 
     def load(self, params: Any) -> None:
-        """Lets the policy sample from `params`, which lie on the learner's mesh; all processes must call this."""
-        self.policy.load(local_copy(cast(params, self.learner.how.dtype), self.learner.mesh))
+        """Lets the policy sample from `params`, which lie on the learner's mesh; all processes must call this.
+
+        What the learner does not train, the policy has had from the start.
+        """
+        trained = cast(params, self.learner.how.dtype)
+        self.policy.load(nnx.merge_state(self.policy.params, local_copy(trained, self.learner.mesh)))
+
+    def export(self, params: Any, directory: Path) -> None:
+        """Writes the student with `params` as a HuggingFace directory; all processes must call this.
+
+        With adapters, these are merged into their matrices, and also written alone, into `directory`/adapters, in the
+        format of the library peft.
+        """
+        whole, lora = self.learner.whole(params), lora_options(self.config)
+        plain = merged(self.learner.graphdef, whole, lora) if lora else whole
+        huggingface.save(directory, self.model_config, plain, self.prompter.chat.tokenizer)
+        if lora:
+            save_adapters(directory / "adapters", params, lora, base=self.config.student)
 
     def skill_text(self, first: Observation, count: int) -> str:
         """The skills of the bank for the task that `first` states, as one text."""
@@ -113,17 +132,20 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = say, *, me
     """
     with together():
         check_decay(config)
+        lora = lora_options(config)
         check_tasks(config)
         method = method or make_method(config.method, config.knobs)
         world, wording = make_world(config.world)
         mesh = make_mesh(config.learner.fsdp, config.learner.tensor, config.learner.get("expert", 1))
         check_mesh(mesh)
-    load = partial(
-        huggingface.load, dtype=jnp.dtype(config.learner.dtype),
-        shardings=partial(shardings, mesh=mesh, replicate_indivisible=True),
-    )  # fmt: skip
+    place = partial(shardings, mesh=mesh, replicate_indivisible=True)
+    load = partial(huggingface.load, dtype=jnp.dtype(config.learner.dtype), shardings=place)
     student = in_turn(lambda: student_directory(config, wording, directory, report))
     model_config, graphdef, params, tokenizer = load(student)
+    base = nnx.State({})
+    if lora:
+        with together():
+            graphdef, params, base = adapt(graphdef, params, lora, place, seed=config.seed)
     prompter = make_prompter(config.prompt, Chat(tokenizer), wording)
     ppo = config.ppo
     optimizer = make_optimizer(
@@ -135,14 +157,14 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = say, *, me
         settings |= {"penalty": method.penalty.function, "penalty_weight": method.penalty.weight}
     options = UpdateOptions(**{**settings, **method.update})
 
-    def make_learner(graphdef: Any) -> Learner:
+    def make_learner(graphdef: Any, base: nnx.State | None = None) -> Learner:
         return Learner(
-            graphdef, optimizer, mesh, micro_batch_tokens=config.learner.micro_batch_tokens, options=options,
+            graphdef, optimizer, mesh, micro_batch_tokens=config.learner.micro_batch_tokens, base=base, options=options,
             remat=config.learner.remat, dtype=config.learner.dtype,
         )  # fmt: skip
 
     policy = Sampler(
-        model_config, graphdef, local_copy(params, mesh), slots=config.sampler.slots,
+        model_config, graphdef, local_copy(nnx.merge_state(params, base), mesh), slots=config.sampler.slots,
         capacity=config.prompt.prompt_tokens, max_new=config.prompt.response_tokens,
         end_ids=sorted(prompter.chat.end_ids), chunk=config.sampler.chunk, dtype=jnp.dtype(config.learner.dtype),
     )  # fmt: skip
@@ -165,7 +187,22 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = say, *, me
                 "tokens needs one that splits text into the same tokens"
             )
         scoring = TeacherModel(make_learner(teacher_graphdef), teacher_params)
-    return Run(config, world, prompter, method, teacher, policy, make_learner(graphdef), params, model_config, scoring)
+    learner = make_learner(graphdef, base)
+    return Run(config, world, prompter, method, teacher, policy, learner, params, model_config, scoring)
+
+
+def lora_options(config: Any) -> Lora | None:
+    """The adapters that `config.lora` describes, if it describes any.
+
+    Raises:
+        ValueError: a value that cannot be used.
+    """
+    if config.lora.rank or not config.lora.base_dtype:
+        return Lora(**config.lora) if config.lora.rank else None
+    raise ValueError(
+        f"config.lora.base_dtype is {config.lora.base_dtype!r} without adapters, and what is trained cannot be "
+        "quantised; set config.lora.rank, or base_dtype=''"
+    )
 
 
 def wants_words(method: Method, offline: Any) -> bool:

@@ -134,7 +134,7 @@ def divergence_terms(run: Run, state: TrainState, chunks: Sequence[MiniBatch]) -
         )
         for chunk in chunks
     ]  # fmt: skip
-    return [DivergenceTerm(batch, learner.graphdef, teacher, wanted.function) for batch in batches]
+    return [DivergenceTerm(batch, learner.graphdef, learner.whole(teacher), wanted.function) for batch in batches]
 
 
 def turn_mass(shaped: Sequence[tuple[TokenBatch, Mapping[View, np.ndarray]]], view: View, turns: int) -> np.ndarray:
@@ -167,7 +167,8 @@ def teacher_divergence(run: Run, params: Any, trajectories: Sequence[Trajectory]
     batch = divergence_batch(
         lambda p: teacher.learner.hidden(teacher.params, p), rows, measure, length=length, counts=counts
     )
-    return run.learner.divergence(params, DivergenceTerm(batch, teacher.learner.graphdef, teacher.params, reverse_kl))
+    taught = teacher.learner.graphdef, teacher.learner.whole(teacher.params)
+    return run.learner.divergence(params, DivergenceTerm(batch, *taught, reverse_kl))
 
 
 def assert_unprivileged(run: Run, rows: Sequence[Row], trajectories: Sequence[Trajectory]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -17,11 +18,12 @@ from pivotopd_jax.evaluation.checkpointed import evaluate_checkpoint, evaluation
 from pivotopd_jax.evaluation.compare import Judging, compare, comparison_table, draw_comparison
 from pivotopd_jax.learner.checkpoints import ConfigurationChanged
 from pivotopd_jax.methods import METHODS, make_method
+from pivotopd_jax.models.qwen3 import apply, compute_logits
 from pivotopd_jax.prompts.actions import format_action
 from pivotopd_jax.prompts.hints import action_hint
 from pivotopd_jax.recording import read_metrics
 from pivotopd_jax.records import Row
-from pivotopd_jax.run import TeacherModel
+from pivotopd_jax.run import TeacherModel, make_run
 from pivotopd_jax.scoring import teacher_divergence
 from pivotopd_jax.summary import summarise_run
 from pivotopd_jax.train import evaluate_run, train, train_step
@@ -88,6 +90,44 @@ def test_an_interrupted_run_goes_on_where_it_stopped(place):
     records = (place / "straight" / "trajectories" / "step_000000.jsonl").read_text().splitlines()
     assert len(records) == 4
     assert {"task", "won", "turns"} <= json.loads(records[0]).keys()
+
+
+@pytest.mark.parametrize("base_dtype", ["", "int8"])
+def test_a_run_with_adapters_trains_them_alone_and_exports_the_whole(place, base_dtype):
+    """Interrupted and straight runs agree; student, reference, sampler and self-teacher share one frozen base."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+
+    def config(steps: int) -> Any:
+        c = tiny_config("opsd", steps)
+        c.knobs.privileged = "gold_action"
+        c.lora.update({"rank": 2, "targets": ("q_proj", "down_proj"), "base_dtype": base_dtype})
+        return c
+
+    name = f"lora{base_dtype}"
+    train(config(1), place / f"{name}-halves")
+    _, resumed = train(config(2), place / f"{name}-halves")
+    run, straight = train(config(2), place / f"{name}-straight")
+    assert same(straight, resumed)
+    assert not same(straight.params, run.reference)
+    assert {x.shape for x in jax.tree.leaves(straight.params)} == {(16, 2), (2, 16), (32, 2)}
+    moments = [x for x in jax.tree.leaves(straight.opt_state) if x.ndim]
+    assert len(moments) == 2 * len(jax.tree.leaves(straight.params))
+    # The frozen part is one set of buffers, and after two steps bit by bit what the student's directory gives.
+    addresses = [x.unsafe_buffer_pointer() for x in jax.tree.leaves(run.learner.base)]
+    for user in (run.policy.params, run.learner.whole(run.reference), run.learner.whole(straight.params)):
+        assert set(addresses) <= {x.unsafe_buffer_pointer() for x in jax.tree.leaves(user)}
+    assert same(run.learner.base, make_run(config(2), place / f"{name}-straight").learner.base)
+    run.export(straight.params, place / f"{name}-student")
+    tokens = np.arange(24, dtype=np.int32).reshape(2, 12)
+    mask = np.broadcast_to(np.tril(np.ones((12, 12), bool)), (2, 12, 12))
+    graphdef, whole = run.learner.graphdef, run.learner.whole(straight.params)
+    positions = jnp.broadcast_to(jnp.arange(12), (2, 12))
+    hidden, _ = apply(graphdef, whole, jnp.asarray(tokens), positions, jnp.asarray(mask))
+    model = transformers.AutoModelForCausalLM.from_pretrained(place / f"{name}-student").eval()
+    with torch.no_grad():
+        expected = model(torch.tensor(tokens, dtype=torch.int64)).logits.numpy()
+    np.testing.assert_allclose(compute_logits(graphdef, whole, hidden), expected, atol=2e-5)
+    assert (place / f"{name}-student" / "adapters" / "adapter_model.safetensors").is_file()
 
 
 def test_another_configuration_is_refused(place):
@@ -265,6 +305,8 @@ def test_a_comparison_keeps_its_finished_cells(place):
         ({"method": "opsd", "knobs.privileged": "nope"}, "expected 'skills' or 'gold_action'"),
         ({"teacher.kind": "nope"}, "expected 'symbolic', 'self' or 'served'"),
         ({"steps": 25}, "0 at optimizer step 24, but the run takes 25; set config.ppo.decay_until=25, or 0"),
+        ({"lora.base_dtype": "int8"}, r"without adapters, and what is trained cannot be quantised; set config\.lora"),
+        ({"lora.rank": 8}, "expected a rank below both dimensions of every adapted matrix"),
         ({"learner.fsdp": 64}, "a mesh of 64 × 1 × 1 devices was asked for"),
         ({"student": "/no/such/directory"}, "no/such/directory"),
         ({"world.source": "/no/such/games"}, "no/such/games"),

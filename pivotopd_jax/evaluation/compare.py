@@ -135,7 +135,7 @@ def base_mistakes(run: Run) -> list[Mistake]:
     config, seed = run.config, 0
     found: list[Mistake] = []
     tasks = panel(run.world, config.world.eval_splits, config.evaluate.final_tasks)
-    run.policy.load(run.reference)
+    run.load(run.reference)
     while len(found) < config.evaluate.mistakes and seed < 4:
         played = _play(run, tasks, config.eval_temperature, 1000 + seed)
         wanted = config.evaluate.mistakes - len(found)

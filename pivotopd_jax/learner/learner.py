@@ -1,9 +1,10 @@
 """The train state and its two jitted, sharded functions: score tokens, and one optimizer step.
 
 Rows of a batch are spread over the mesh axes "fsdp" and "expert"; parameters and optimizer state lie as models/qwen3.py
-says. Batches are cut into micro-batches of a fixed number of tokens; since every token carries its own share of the
-loss, the cut changes neither loss nor gradient. Of many processes each gives rows of its own, as many as it has; scores
-of them come back to it, and loss and gradient are those of the rows of all.
+says. What is trained may be a part of the parameters, with the rest frozen (models/lora.py). Batches are cut into
+micro-batches of a fixed number of tokens; since every token carries its own share of the loss, the cut changes neither
+loss nor gradient. Of many processes each gives rows of its own, as many as it has; scores of them come back to it, and
+loss and gradient are those of the rows of all.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from flax import nnx
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jax.typing import DTypeLike
 
@@ -43,7 +45,7 @@ class TrainState(NamedTuple):
     """What a step changes.
 
     Attributes:
-        params: weights of the student.
+        params: weights of the student that are trained.
         opt_state: of the optax optimizer.
         step: int32 scalar, optimizer steps taken.
     """
@@ -60,7 +62,7 @@ class DivergenceTerm:
 
     Attributes:
         batch: responses with the teacher's hidden states.
-        graphdef, teacher: structure and parameters of the teacher that made them.
+        graphdef, teacher: structure and all parameters of the teacher that made them.
         function: (teacher's logits, student's logits) `[..., vocabulary]` → nats `[...]`.
     """
 
@@ -131,57 +133,68 @@ class Computation(NamedTuple):
     at_once: int
 
 
+def _whole(params: Any, base: nnx.State, how: Computation) -> nnx.State:
+    """All parameters, those that are trained in the dtype of computation."""
+    return nnx.merge_state(cast(params, how.dtype), base)
+
+
 @partial(jax.jit, static_argnames=("graphdef", "how"))
-def _score(graphdef, params, batch, places, how: Computation) -> jax.Array:
-    return token_log_probs(graphdef, cast(params, how.dtype), batch, places, at_once=how.at_once)
+def _score(graphdef, params, base, batch, places, how: Computation) -> jax.Array:
+    return token_log_probs(graphdef, _whole(params, base, how), batch, places, at_once=how.at_once)
 
 
 @partial(jax.jit, static_argnames=("graphdef", "options", "how", "on_policy"), donate_argnames=("gradient",))
 def _accumulate(
-    graphdef, params, gradient, batch: TokenBatch, places, options: UpdateOptions, how: Computation, on_policy
+    graphdef, params, base, gradient, batch: TokenBatch, places, options: UpdateOptions, how: Computation, on_policy
 ):
     def loss(params):
+        whole = _whole(params, base, how)
         return policy_objective(
-            graphdef, cast(params, how.dtype), batch, places, options, on_policy=on_policy, remat=how.remat,
-            at_once=how.at_once,
-        )  # fmt: skip
+            graphdef, whole, batch, places, options, on_policy=on_policy, remat=how.remat, at_once=how.at_once
+        )
 
     (value, sums), new = jax.value_and_grad(loss, has_aux=True)(params)
     return jax.tree.map(jnp.add, gradient, new), {"loss": value, **sums}
 
 
 @partial(jax.jit, static_argnames=("graphdef", "how"))
-def _hidden(graphdef, params, batch, places, how: Computation) -> jax.Array:
+def _hidden(graphdef, params, base, batch, places, how: Computation) -> jax.Array:
     rows = jnp.arange(len(places))[:, None]
-    found = response_hidden(graphdef, cast(params, how.dtype), batch, places)
+    found = response_hidden(graphdef, _whole(params, base, how), batch, places)
     return jnp.zeros((*batch.tokens.shape, found.shape[-1]), found.dtype).at[rows, places].set(found, mode="drop")
 
 
-def _term(graphdef, params, term: DivergenceTerm, places, how: Computation, remat: bool = False) -> jax.Array:
+def _term(graphdef, params, base, term: DivergenceTerm, places, how: Computation, remat: bool = False) -> jax.Array:
     """The value of a full-vocabulary term whose batch is a micro-batch."""
     return divergence_loss(
-        graphdef, cast(params, how.dtype), term.graphdef, cast(term.teacher, how.dtype), term.batch, places,
-        term.function, remat=remat, at_once=how.at_once,
+        graphdef, _whole(params, base, how), term.graphdef, term.teacher, term.batch, places, term.function,
+        remat=remat, at_once=how.at_once,
     )  # fmt: skip
 
 
 @partial(jax.jit, static_argnames=("graphdef", "how"), donate_argnames=("gradient",))
-def _accumulate_divergence(graphdef, params, gradient, term: DivergenceTerm, places, how: Computation):
-    value, new = jax.value_and_grad(lambda p: _term(graphdef, p, term, places, how, how.remat))(params)
+def _accumulate_divergence(graphdef, params, base, gradient, term: DivergenceTerm, places, how: Computation):
+    value, new = jax.value_and_grad(lambda p: _term(graphdef, p, base, term, places, how, how.remat))(params)
     return jax.tree.map(jnp.add, gradient, new), value
 
 
 @partial(jax.jit, static_argnames=("graphdef", "how"))
-def _divergence(graphdef, params, term: DivergenceTerm, places, how: Computation) -> jax.Array:
-    return _term(graphdef, params, term, places, how)
+def _divergence(graphdef, params, base, term: DivergenceTerm, places, how: Computation) -> jax.Array:
+    return _term(graphdef, params, base, term, places, how)
 
 
-@partial(jax.jit, static_argnames=("optimizer",), donate_argnames=("state",))
-def _apply_gradient(optimizer, state: TrainState, gradient):
+@partial(jax.jit, static_argnames=("optimizer", "where"), donate_argnames=("state",))
+def _apply_gradient(optimizer, state: TrainState, gradient, where):
     norm = optax.tree.norm(gradient)
     updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
-    params = optax.apply_updates(state.params, updates)
-    return TrainState(params, opt_state, state.step + 1), norm
+    state = TrainState(optax.apply_updates(state.params, updates), opt_state, state.step + 1)
+    leaves, tree = jax.tree.flatten(state)
+    return jax.tree.unflatten(tree, map(jax.lax.with_sharding_constraint, leaves, where)), norm
+
+
+def _shardings(tree: Any) -> tuple[Any, ...]:
+    """Where the arrays of `tree` lie, to say that they stay there."""
+    return tuple(leaf.sharding for leaf in jax.tree.leaves(tree))
 
 
 Arguments = ParamSpec("Arguments")
@@ -208,6 +221,7 @@ class Learner:
         graphdef: structure of the student.
         optimizer: optax transformation.
         mesh: axes "fsdp", "tensor" and "expert".
+        base: parameters that are not trained. All functions take only the others as `params`.
         micro_batch_tokens: tokens (padding included) of one forward and backward pass.
         how: dtype of computation, rematerialisation and logits held at a time. The parameters of a train state, their
             gradients and the optimizer's moments are float32 all the same: the small steps of RL would be lost in the
@@ -221,6 +235,7 @@ class Learner:
         mesh: Mesh,
         *,
         micro_batch_tokens: int,
+        base: nnx.State | None = None,
         options: UpdateOptions = PPO,
         remat: bool = False,
         logits_at_once: int = LOGITS_AT_ONCE,
@@ -228,6 +243,7 @@ class Learner:
     ):
         """`logits_at_once` is of one device here; a mesh holds as many times more."""
         self.graphdef, self.optimizer, self.mesh = graphdef, optimizer, mesh
+        self.base = nnx.State({}) if base is None else base
         self.micro_batch_tokens, self.options = micro_batch_tokens, options
         self.how = Computation(jnp.dtype(dtype), remat, logits_at_once * mesh.size)
         self._rows = NamedSharding(mesh, PartitionSpec(ROW_AXES))
@@ -242,6 +258,12 @@ class Learner:
         where = _like_parameters(jax.eval_shape(self.optimizer.init, params), placed, self._whole)
         opt_state = jax.jit(self.optimizer.init, out_shardings=where)(params)
         return TrainState(params, opt_state, jax.jit(lambda: jnp.int32(0), out_shardings=self._whole)())
+
+    def whole(self, params: Any) -> nnx.State:
+        """`params` and the base together: all parameters of the model, in the dtype of computation; the base is not
+        copied.
+        """
+        return _whole(params, self.base, self.how)
 
     @_on_mesh
     def score(self, params: Any, packed: Packed) -> np.ndarray:
@@ -259,15 +281,17 @@ class Learner:
 
     def _each(self, function: Callable[..., jax.Array], params: Any, packed: Packed, nothing: np.ndarray) -> np.ndarray:
         """What `function` makes of every row of `packed`; `nothing` if no process has any."""
-        each = (function(self.graphdef, params, *part, self.how) for part in self._micro_batches(_trees(packed)))
-        parts = [own_rows(found, self._rows) for found in each]
+        parts = [
+            own_rows(function(self.graphdef, params, self.base, *part, self.how), self._rows)
+            for part in self._micro_batches(_trees(packed))
+        ]
         return np.concatenate(parts)[: len(packed.tokens)] if parts else nothing
 
     @_on_mesh
     def divergence(self, params: Any, term: DivergenceTerm) -> float:
         """The value of a full-vocabulary term for the student with `params`, in nats."""
         parts = [
-            _divergence(self.graphdef, params, replace(term, batch=part), places, self.how)
+            _divergence(self.graphdef, params, self.base, replace(term, batch=part), places, self.how)
             for part, places in self._micro_batches(term.batch)
         ]
         return float(np.sum(jax.device_get(parts)))
@@ -291,13 +315,13 @@ class Learner:
         totals: list[Any] = []
         for part in self._micro_batches(batch):
             gradient, sums = _accumulate(
-                self.graphdef, state.params, gradient, *part, self.options, self.how, on_policy
+                self.graphdef, state.params, self.base, gradient, *part, self.options, self.how, on_policy
             )
             totals.append(sums)
         if divergence is not None:
             gradient, value = self._add_divergence(state.params, gradient, divergence)
             totals.append({**dict.fromkeys(totals[0], 0.0), "loss": value})
-        state, norm = _apply_gradient(self.optimizer, state, gradient)
+        state, norm = _apply_gradient(self.optimizer, state, gradient, _shardings(state))
         summed = jax.tree.map(lambda *values: float(np.sum(jax.device_get(values))), *totals)
         return state, {**summed, "grad_norm": float(norm)}
 
@@ -319,17 +343,17 @@ class Learner:
         where = _like_parameters(moments, placed, self._whole)
         moments = jax.tree.map(lambda x, to: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=to), moments, where)
         step: Any = jax.ShapeDtypeStruct((), jnp.int32, sharding=self._whole)
-        rows = self._micro_batch_rows(length)
+        state, rows = TrainState(trained, moments, step), self._micro_batch_rows(length)
         ids, floats, flags = (self._shape(rows, length, dtype) for dtype in (jnp.int32, jnp.float32, jnp.bool_))
         fields: list[Any] = [*[ids] * 4, flags, *[floats] * 6, flags, flags, flags, ids, ids]
         batch = TokenBatch(*fields)
         places = self._shape(rows, length // 4, jnp.int32)
         return {
-            "score": _score.lower(self.graphdef, frozen, batch, places, self.how),
+            "score": _score.lower(self.graphdef, frozen, self.base, batch, places, self.how),
             "accumulate": _accumulate.lower(
-                self.graphdef, trained, trained, batch, places, self.options, self.how, on_policy=False
+                self.graphdef, trained, self.base, trained, batch, places, self.options, self.how, on_policy=False
             ),
-            "apply": _apply_gradient.lower(self.optimizer, TrainState(trained, moments, step), trained),
+            "apply": _apply_gradient.lower(self.optimizer, state, trained, _shardings(state)),
         }
 
     def _shape(self, rows: int, length: int, dtype: DTypeLike) -> jax.ShapeDtypeStruct:
@@ -345,7 +369,7 @@ class Learner:
         value = jnp.zeros(())
         for part, places in self._micro_batches(term.batch):
             gradient, loss = _accumulate_divergence(
-                self.graphdef, params, gradient, replace(term, batch=part), places, self.how
+                self.graphdef, params, self.base, gradient, replace(term, batch=part), places, self.how
             )
             value = value + loss
         return gradient, value

@@ -89,7 +89,7 @@ def save(directory: str | Path, config: Qwen3Config, params: nnx.State, tokenize
     _check_vocabulary(config, tokenizer)
     tensors = dict(_hf_tensors(params))
     if jax.process_index() == 0:
-        with _replacing(Path(directory)) as unfinished:
+        with replacing(Path(directory)) as unfinished:
             safetensors.numpy.save_file(tensors, unfinished / SINGLE_FILE, metadata={"format": "pt"})
             _write_configs(unfinished, config, tokenizer, dtype=str(tensors["model.norm.weight"].dtype))
             tokenizer.save_pretrained(unfinished)
@@ -229,13 +229,13 @@ def _read_params(shapes: nnx.State, tensors: Mapping[str, Any], shardings: nnx.S
 def _hf_tensors(params: nnx.State) -> Iterator[tuple[str, np.ndarray]]:
     for path, array in jax.tree_util.tree_leaves_with_path(params):
         name = parameter_name(path)
-        values = _to_host(array)
+        values = to_host(array)
         parts = values if _is_stack(name) else [values]
         for hf_name, part in zip(_hf_names(name, values.shape), parts, strict=True):
             yield hf_name, np.ascontiguousarray(part.T) if _is_transposed(name) else part
 
 
-def _to_host(array: jax.Array | np.ndarray) -> np.ndarray:
+def to_host(array: jax.Array | np.ndarray) -> np.ndarray:
     """The whole array, also if its parts are spread over the devices of many processes."""
     if not isinstance(array, jax.Array) or array.is_fully_addressable:
         return np.asarray(array)
@@ -243,7 +243,7 @@ def _to_host(array: jax.Array | np.ndarray) -> np.ndarray:
 
 
 @contextmanager
-def _replacing(directory: Path) -> Iterator[Path]:
+def replacing(directory: Path) -> Iterator[Path]:
     """An empty directory that takes the place of `directory` once the block has ended without an error."""
     directory = directory.absolute()
     unfinished, previous = (directory.with_name(f".{directory.name}.{state}") for state in ("unfinished", "previous"))

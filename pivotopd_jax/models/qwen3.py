@@ -10,6 +10,7 @@ computed in the dtype of the parameters, except norms, rotary angles, attention 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from jax.typing import DTypeLike
 
 from pivotopd_jax.models import moe
 from pivotopd_jax.models.attention import Mask, Tree, attend, prepare
-from pivotopd_jax.models.feed_forward import FeedForward, random_matrix
+from pivotopd_jax.models.feed_forward import FeedForward, Projection, random_matrix
 from pivotopd_jax.models.head import Head
 from pivotopd_jax.models.qwen3_config import Qwen3Config
 from pivotopd_jax.models.row_axes import keep_rows
@@ -32,9 +33,7 @@ Cache = tuple["KeyValue", ...]
 
 KeyValue = tuple[jax.Array, jax.Array]
 
-PARTITION_RULES: Mapping[str, PartitionSpec] = {
-    "embed_tokens": PartitionSpec("tensor", "fsdp"),
-    "lm_head": PartitionSpec("fsdp", "tensor"),
+PROJECTION_RULES: Mapping[str, PartitionSpec] = {
     "q_proj": PartitionSpec("fsdp", "tensor"),
     "k_proj": PartitionSpec("fsdp", "tensor"),
     "v_proj": PartitionSpec("fsdp", "tensor"),
@@ -42,6 +41,15 @@ PARTITION_RULES: Mapping[str, PartitionSpec] = {
     "gate_proj": PartitionSpec("fsdp", "tensor"),
     "up_proj": PartitionSpec("fsdp", "tensor"),
     "down_proj": PartitionSpec("tensor", "fsdp"),
+}
+"""Mesh axes of the matrices that a model of models/lora.py may adapt, by name."""
+
+PARTITION_RULES: Mapping[str, PartitionSpec] = {
+    "embed_tokens": PartitionSpec("tensor", "fsdp"),
+    "lm_head": PartitionSpec("fsdp", "tensor"),
+    **PROJECTION_RULES,
+    **{f"{name}.lora_a": PartitionSpec(rule[0], None) for name, rule in PROJECTION_RULES.items()},
+    **{f"{name}.lora_b": PartitionSpec(None, rule[1]) for name, rule in PROJECTION_RULES.items()},
     "q_norm": PartitionSpec(),
     "k_norm": PartitionSpec(),
     "input_layernorm": PartitionSpec(),
@@ -109,10 +117,10 @@ class Attention(nnx.Module):
     def __init__(self, config: Qwen3Config, *, rngs: nnx.Rngs, dtype: DTypeLike):
         self.config = config
         query_width, kv_width = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-        self.q_proj = random_matrix(rngs, (config.hidden_size, query_width), dtype)
-        self.k_proj = random_matrix(rngs, (config.hidden_size, kv_width), dtype)
-        self.v_proj = random_matrix(rngs, (config.hidden_size, kv_width), dtype)
-        self.o_proj = random_matrix(rngs, (query_width, config.hidden_size), dtype)
+        self.q_proj = Projection(rngs, (config.hidden_size, query_width), dtype)
+        self.k_proj = Projection(rngs, (config.hidden_size, kv_width), dtype)
+        self.v_proj = Projection(rngs, (config.hidden_size, kv_width), dtype)
+        self.o_proj = Projection(rngs, (query_width, config.hidden_size), dtype)
         if config.qk_norm:
             self.q_norm = _ones(config.head_dim, dtype)
             self.k_norm = _ones(config.head_dim, dtype)
@@ -124,13 +132,12 @@ class Attention(nnx.Module):
         if cached is not None and where.write_at is not None and not isinstance(where.bias, Tree):
             cached = write_cache(cached[0], key, where.write_at), write_cache(cached[1], value, where.write_at)
             key, value = (entry[:, : where.bias.shape[2]].astype(x.dtype) for entry in cached)
-        attended = attend(query, key, value, where.bias).reshape(batch * length, -1)
-        return keep_rows(attended @ self.o_proj[...]), cached
+        return self.o_proj(attend(query, key, value, where.bias).reshape(batch * length, -1)), cached
 
     def _project(self, x: jax.Array, where: Where) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Rotated queries, rotated keys and values, each `[batch, length, heads, head_dim]`."""
         shape, eps = (*where.angles[0].shape[:2], -1, self.config.head_dim), self.config.rms_norm_eps
-        query, key, value = (keep_rows(x @ w[...]).reshape(shape) for w in (self.q_proj, self.k_proj, self.v_proj))
+        query, key, value = (project(x).reshape(shape) for project in (self.q_proj, self.k_proj, self.v_proj))
         if self.config.qk_norm:
             query, key = rms_norm(query, self.q_norm[...], eps), rms_norm(key, self.k_norm[...], eps)
         return rotate(query, *where.angles), rotate(key, *where.angles), value
@@ -280,8 +287,12 @@ def abstract(config: Qwen3Config, dtype: DTypeLike = jnp.float32) -> tuple[nnx.G
 
 
 def parameter_name(path: tuple[Any, ...]) -> str:
-    """Dotted name, like "layers.0.self_attn.q_proj", of the key path jax gives to a parameter of a `State`."""
-    return ".".join(str(part.key) for part in path if isinstance(part, jax.tree_util.DictKey))
+    """Dotted name, like "layers.0.self_attn.q_proj", of the key path jax gives to a parameter of a `State`.
+
+    Adapters have ".lora_a" or ".lora_b" after the name of their matrix; both parts of a quantised matrix have its name.
+    """
+    name = ".".join(str(part.key) for part in path if isinstance(part, jax.tree_util.DictKey))
+    return re.sub(r"\.weight(\.array\.(qvalue|scale))?$", "", name).replace(".weight_lora_", ".lora_")
 
 
 def partition_specs(
@@ -316,6 +327,9 @@ def _fit(
     """The part of `rule` that divides `shape`."""
     axes: list[str | None] = []
     for size, axis in zip(shape, rule, strict=False):
+        if axis is None:
+            axes.append(None)
+            continue
         if axis not in mesh.shape:
             raise ValueError(f"{name} is to be sharded over {axis!r}, but the mesh has only the axes {mesh.axis_names}")
         divides = size % mesh.shape[axis] == 0

@@ -23,7 +23,8 @@ from pivotopd_jax.learner.learner import DivergenceTerm, Learner, make_mesh, mak
 from pivotopd_jax.learner.objective import UpdateOptions
 from pivotopd_jax.losses.divergences import jensen_shannon
 from pivotopd_jax.models.head import LOGITS_AT_ONCE
-from pivotopd_jax.models.qwen3 import Qwen3, Qwen3Config, abstract, split
+from pivotopd_jax.models.lora import Lora, adapt
+from pivotopd_jax.models.qwen3 import Qwen3, Qwen3Config, abstract, parameter_name, shardings, split
 from pivotopd_jax.records import DivergenceBatch, Row, TokenBatch
 from pivotopd_jax.rollout.packing import Packed
 from pivotopd_jax.rollout.rows import batch_rows
@@ -161,10 +162,40 @@ def shapes_of_tokens(fsdp: int, tensor: int) -> set[int]:
     return {int(size) for size in re.findall(r"f32\[(\d+),56\]", text)} - {48, 48 // fsdp}  # and of weights
 
 
+def update_of_adapters(fsdp: int, tensor: int, base_dtype: str = "") -> dict[str, np.ndarray]:
+    """Scores, loss and the whole gradient of adapters, with a divergence term taught by the policy itself."""
+    mesh, targets = make_mesh(fsdp, tensor), ("q_proj", "v_proj", "o_proj", "down_proj")
+    place = partial(shardings, mesh=mesh, replicate_indivisible=True)
+    graphdef, params = split(Qwen3(CONFIG, rngs=nnx.Rngs(0)))
+    params = jax.device_put(jax.tree.map(lambda x: 10 * x if x.ndim == 2 else x, params), place(params))
+    graphdef, adapters, base = adapt(graphdef, params, Lora(2, 4.0, targets, base_dtype), place)
+    adapters = jax.tree.map(lambda x: x + 0.1 * jnp.cos(jnp.arange(x.size).reshape(x.shape)), adapters)
+    learner = Learner(graphdef, optax.trace(decay=0), mesh, base=base, micro_batch_tokens=64 // fsdp)
+    batch, packed = make_batch()
+    state, scored = learner.init(adapters), learner.score(adapters, packed)
+    batch = batch._replace(old_log_probs=scored - 0.05 * batch.mask, reference_log_probs=scored + 0.1 * batch.mask)
+    hidden = np.random.default_rng(1).normal(size=(*batch.tokens.shape, 16)).astype(np.float32)
+    taught = DivergenceBatch(*batch[:5], weights=0.5 * batch.weights, teacher_hidden=hidden)
+    term = DivergenceTerm(taught, graphdef, learner.whole(adapters), partial(jensen_shannon, beta=0.3))
+    before = [np.array(x) for x in jax.tree.leaves(base)]
+    state, metrics = learner.update(state, batch, divergence=term)
+    for array, value in zip(jax.tree.leaves(learner.base), before, strict=True):
+        np.testing.assert_array_equal(array, value)
+    gradient: Any = state.opt_state
+    found = {"loss": np.asarray(metrics["loss"]), "scored": scored}
+    found |= {parameter_name(path): np.asarray(x) for path, x in jax.tree_util.tree_leaves_with_path(gradient.trace)}
+    assert len(found) == 2 + len(jax.tree.leaves(state.params)) == 2 + 2 * 2 * len(targets)
+    if mesh.size > 1:
+        spread = {(*x.sharding.spec, None)[:2] for x in jax.tree.leaves(state.params)}
+        assert {("fsdp", None), (None, "tensor")} < spread
+    return found
+
+
 SHARDED = """
 import jax, numpy, sys
 sys.path.insert(0, {folder!r})
-from test_learner import CHUNKED, gradient_by_name, loss_and_gradient_norm, make_learner, shapes_of_tokens
+from test_learner import CHUNKED, gradient_by_name, loss_and_gradient_norm, make_learner
+from test_learner import shapes_of_tokens, update_of_adapters
 assert jax.device_count() == 8
 for mesh in ((8, 1), (4, 2), (2, 4), (2, 1, 4)):
     print(*loss_and_gradient_norm(*mesh))
@@ -172,6 +203,8 @@ for number, how in enumerate(CHUNKED):
     numpy.savez({place!r} + f"/{{number}}.npz", **gradient_by_name(how))
 shapes = shapes_of_tokens(8, 1), shapes_of_tokens(4, 2)
 assert shapes == ({{256}}, {{512}}), shapes
+for dtype in ("", "int8"):
+    numpy.savez({place!r} + f"/lora{{dtype}}.npz", **update_of_adapters(4, 2, dtype))
 learner, params = make_learner(4, 2)
 moments = [x for x in jax.tree.leaves(learner.init(params).opt_state) if x.ndim == 2]
 assert moments and all(len(x.sharding.device_set) == 8 for x in moments)
@@ -197,6 +230,9 @@ def test_sharded_over_eight_devices_equals_unsharded(tmp_path):
     for number, how in enumerate(CHUNKED):
         with np.load(tmp_path / f"{number}.npz") as found:
             assert_same(found, gradient_by_name(Chunks(1, 1, how.tied)))
+    for dtype in ("", "int8"):
+        with np.load(tmp_path / f"lora{dtype}.npz") as found:
+            assert_same(found, update_of_adapters(1, 1, dtype))
 
 
 def test_small_steps_are_not_lost_in_bfloat16():

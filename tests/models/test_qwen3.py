@@ -253,7 +253,7 @@ expected = full_logits(graphdef, params, tokens)
 for shape in ((8, 1), (4, 2), (2, 4)):
     mesh = jax.make_mesh(shape, ("fsdp", "tensor"), axis_types=(AxisType.Auto,) * 2)
     sharded = jax.device_put(params, qwen3.shardings(params, mesh))
-    spread = sharded["layers"][0]["mlp"]["gate_proj"].get_value()
+    spread = sharded["layers"][0]["mlp"]["gate_proj"]["weight"].get_value()
     assert spread.addressable_shards[0].data.size * 8 == spread.size
     batch = jax.device_put(tokens, NamedSharding(mesh, PartitionSpec("fsdp")))
     np.testing.assert_allclose(full_logits(graphdef, sharded, batch), expected, atol=1e-5)
