@@ -64,7 +64,7 @@ def _place(heads: int, mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec("fsdp", None, tensor))
 
 
-def _placed(cache: Cache, mesh: Mesh | None) -> Cache:
+def _placed(cache: Any, mesh: Mesh | None) -> Cache:
     if mesh is None:
         return cache
     return jax.lax.with_sharding_constraint(cache, _place(cache[0][0].shape[2], mesh))
@@ -86,7 +86,7 @@ def _read(cache: Cache, rows: jax.Array, attend: int, mesh: Mesh | None) -> Cach
     return jax.tree.map(lambda c: take(c, rows), cache)
 
 
-def _write(cache: Cache, rows: jax.Array, part: Cache, mesh: Mesh | None) -> Cache:
+def _write(cache: Cache, rows: jax.Array, part: Any, mesh: Mesh | None) -> Cache:
     put = _by_parts(lambda c, r, p: c.at[r, : p.shape[1]].set(p, mode="drop"), mesh)
     return _placed(jax.tree.map(lambda c, p: put(c, rows, p), cache, part), mesh)
 
@@ -205,7 +205,8 @@ def decode(
     def advance(state):
         step, rows, ids, log_probs, part = state
         positions = rows.at[:, None]
-        hidden, part = apply(graphdef, params, rows.token[:, None], positions, _causal(positions, attend), part, rows.at)
+        mask = _causal(positions, attend)
+        hidden, part = apply(graphdef, params, rows.token[:, None], positions, mask, part, rows.at)
         drawn, log_prob = draw(compute_logits(graphdef, params, hidden[:, 0]), rows, nucleus=nucleus)
         ids = ids.at[:, step].set(jnp.where(rows.live, drawn, 0))
         log_probs = log_probs.at[:, step].set(jnp.where(rows.live, log_prob, 0.0))

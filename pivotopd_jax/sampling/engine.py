@@ -21,6 +21,7 @@ from pivotopd_jax.models.qwen3 import Qwen3Config
 from pivotopd_jax.sampling import decoding
 from pivotopd_jax.sampling.policy import Request, Sample, check_distribution
 from pivotopd_jax.sampling.slots import Job, Slots, bucket
+from pivotopd_jax.sampling.slots import common_prefix as common_prefix  # packing and the warm start find it here
 
 FILL_ROWS = 16
 """Rows whose contexts are read in one call."""
@@ -110,7 +111,9 @@ class Sampler:
         self.end_ids = tuple(sorted(int(i) for i in end_ids))
         parts = decoding.parts_of(mesh)
         if slots % parts:
-            raise ValueError(f"{slots} slots do not divide among {parts} devices; set config.sampler.slots to a multiple")
+            raise ValueError(
+                f"{slots} slots do not divide among {parts} devices; set config.sampler.slots to a multiple"
+            )
         self._few, self._fill_rows = (-(-rows // parts) * parts for rows in (-(-slots // 4), min(FILL_ROWS, slots)))
         self._waiting: list[Job] = []
         self._seats = Slots(slots, parts)

@@ -13,8 +13,8 @@ from flax import nnx
 from pivotopd_jax.models.qwen3 import Qwen3, Qwen3Config, apply, compute_logits, split
 from pivotopd_jax.models.qwen3_config import MoeConfig
 from pivotopd_jax.sampling.engine import Sampler
-from pivotopd_jax.sampling.slots import bucket, common_prefix
 from pivotopd_jax.sampling.policy import Request
+from pivotopd_jax.sampling.slots import bucket, common_prefix
 
 CONFIG = Qwen3Config(60, 16, 32, 2, 2, 1, 8, 1e4, 1e-6, True, 512)
 LENGTH = 256
