@@ -108,7 +108,7 @@ def paper() -> Any:
     c.sampler.chunk = 512  # prompt tokens read in one go
     c.sampler.top_p = 1.0  # in training; less cuts off unlikely tokens, which no loss corrects for
     c.sampler.env_threads = 8  # on which environments step while others are decoded; 0: between blocks of decoding
-    c.sampler.tensor = 1  # devices of a process that share one copy of the weights; its slots divide among the copies
+    c.sampler.tensor = 0  # devices that one copy of the weights is cut over in sampling; 0: as many as learner.tensor
 
     c.evaluate = ConfigDict()
     c.evaluate.top_p = 1.0

@@ -17,7 +17,7 @@ from pivotopd_jax import warmstart
 from pivotopd_jax.envs.protocol import World
 from pivotopd_jax.learner.learner import Learner, make_mesh, make_optimizer
 from pivotopd_jax.learner.objective import UpdateOptions
-from pivotopd_jax.learner.placing import check_mesh, local_copy
+from pivotopd_jax.learner.placing import check_mesh, local_copy, own_mesh
 from pivotopd_jax.methods import make_method
 from pivotopd_jax.methods.method import Method
 from pivotopd_jax.models import huggingface
@@ -86,7 +86,7 @@ class Run:
 
     def load(self, params: Any) -> None:
         """Lets the policy sample from `params`, which lie on the learner's mesh; all processes must call this."""
-        self.policy.load(local_copy(params, self.learner.mesh))
+        self.policy.load(local_copy(params, self.learner.mesh, self.policy.mesh))
 
     def skill_text(self, first: Observation, count: int) -> str:
         """The skills of the bank for the task that `first` states, as one text."""
@@ -118,6 +118,7 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = say, *, me
         world, wording = make_world(config.world)
         mesh = make_mesh(config.learner.fsdp, config.learner.tensor, config.learner.get("expert", 1))
         check_mesh(mesh)
+        here = own_mesh(mesh, config.sampler.tensor or config.learner.tensor)
     load = partial(
         huggingface.load, dtype=jnp.dtype(config.learner.dtype),
         shardings=partial(shardings, mesh=mesh, replicate_indivisible=True),
@@ -142,9 +143,10 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = say, *, me
         )  # fmt: skip
 
     policy = Sampler(
-        model_config, graphdef, local_copy(params, mesh), slots=config.sampler.slots,
+        model_config, graphdef, local_copy(params, mesh, here), slots=config.sampler.slots,
         capacity=config.prompt.prompt_tokens, max_new=config.prompt.response_tokens,
         end_ids=sorted(prompter.chat.end_ids), chunk=config.sampler.chunk, dtype=jnp.dtype(config.learner.dtype),
+        mesh=here,
     )  # fmt: skip
     by_student, kept = method.teacher == "student", directory.parent / "teacher_replies"
     teacher = make_teacher(config, world, prompter, policy, kept=kept, by_student=by_student)

@@ -81,34 +81,34 @@ def _by_parts(function: Any, mesh: Mesh | None) -> Any:
     return jax.shard_map(function, mesh=mesh, in_specs=BY_ROWS, out_specs=BY_ROWS, axis_names={"fsdp"})
 
 
-def _read(cache: Cache, rows: jax.Array, attend: int, mesh: Mesh | None) -> Cache:
-    take = _by_parts(lambda c, r: c.at[r, :attend].get(mode="clip"), mesh)
+def _read(cache: Cache, rows: jax.Array, mesh: Mesh | None) -> Cache:
+    take = _by_parts(lambda c, r: c.at[r].get(mode="clip"), mesh)
     return jax.tree.map(lambda c: take(c, rows), cache)
 
 
 def _write(cache: Cache, rows: jax.Array, part: Any, mesh: Mesh | None) -> Cache:
-    put = _by_parts(lambda c, r, p: c.at[r, : p.shape[1]].set(p, mode="drop"), mesh)
+    put = _by_parts(lambda c, r, p: c.at[r].set(p, mode="drop"), mesh)
     return _placed(jax.tree.map(lambda c, p: put(c, rows, p), cache, part), mesh)
 
 
-def _causal(positions: jax.Array, attend: int) -> jax.Array:
-    return jnp.arange(attend)[None, None, :] <= positions[:, :, None]
+def _causal(positions: jax.Array, cache: Cache) -> jax.Array:
+    return jnp.arange(cache[0][0].shape[1])[None, None, :] <= positions[:, :, None]
 
 
-@partial(jax.jit, static_argnames=("graphdef", "attend", "mesh"), donate_argnames=("cache",))
-def fill(graphdef, params, cache: Cache, rows, tokens, start, *, attend: int, mesh: Mesh | None = None) -> Cache:
+@partial(jax.jit, static_argnames=("graphdef", "mesh"), donate_argnames=("cache",))
+def fill(graphdef, params, cache: Cache, rows, tokens, start, *, mesh: Mesh | None = None) -> Cache:
     """Reads `tokens [rows, length]` into the cache rows `rows`, from positions `start [rows]` on."""
     tokens, start = _spread((tokens, start), mesh)
-    part = _read(cache, rows, attend, mesh)
+    part = _read(cache, rows, mesh)
     positions = start[:, None] + jnp.arange(tokens.shape[1])
-    _, part = apply(graphdef, params, tokens, positions, _causal(positions, attend), part, start)
+    _, part = apply(graphdef, params, tokens, positions, _causal(positions, part), part, start)
     return _write(cache, rows, part, mesh)
 
 
-@partial(jax.jit, static_argnames=("attend", "mesh"), donate_argnames=("cache",))
-def copy(cache: Cache, sources, rows, *, attend: int, mesh: Mesh | None = None) -> Cache:
-    """Lets the rows `rows` hold what the rows `sources`, each of the same part, hold in their first `attend` tokens."""
-    return _write(cache, rows, _read(cache, sources, attend, mesh), mesh)
+@partial(jax.jit, static_argnames=("mesh",), donate_argnames=("cache",))
+def copy(cache: Cache, sources, rows, *, mesh: Mesh | None = None) -> Cache:
+    """Lets the rows `rows` hold what the rows `sources`, each of the same part, hold."""
+    return _write(cache, rows, _read(cache, sources, mesh), mesh)
 
 
 @partial(jax.jit, static_argnames=("length", "mesh"))
@@ -166,11 +166,11 @@ def in_nucleus(logits: jax.Array, temperature: jax.Array, top_p: jax.Array) -> j
 
 @partial(
     jax.jit,
-    static_argnames=("graphdef", "attend", "block", "max_new", "end_ids", "nucleus", "mesh"),
+    static_argnames=("graphdef", "block", "max_new", "end_ids", "nucleus", "mesh"),
     donate_argnames=("cache",),
 )
 def decode(
-    graphdef, params, cache: Cache, places, rows: Rows, steps, enough, *, attend: int, block: int, max_new: int,
+    graphdef, params, cache: Cache, places, rows: Rows, steps, enough, *, block: int, max_new: int,
     end_ids: tuple[int, ...], nucleus: bool, mesh: Mesh | None = None,
 ):  # fmt: skip
     """Decodes the live ones of `rows` until `steps` tokens are done, or `enough` responses (or all) have ended.
@@ -182,7 +182,6 @@ def decode(
         rows: of the responses.
         steps: at most `block`.
         enough: ended responses that are worth a pause.
-        attend: cache length that holds all of it.
         block: greatest number of tokens a row.
         max_new: length at which a response is cut.
         end_ids: tokens that end one.
@@ -194,7 +193,7 @@ def decode(
     """
     rows = _spread(rows, mesh)
     ends = jnp.asarray(end_ids, jnp.int32)
-    part = cache if places is None else _read(cache, places, attend, mesh)
+    part = cache if places is None else _read(cache, places, mesh)
     wanted = jnp.sum(rows.live)
 
     def unfinished(state):
@@ -205,7 +204,7 @@ def decode(
     def advance(state):
         step, rows, ids, log_probs, part = state
         positions = rows.at[:, None]
-        mask = _causal(positions, attend)
+        mask = _causal(positions, part)
         hidden, part = apply(graphdef, params, rows.token[:, None], positions, mask, part, rows.at)
         drawn, log_prob = draw(compute_logits(graphdef, params, hidden[:, 0]), rows, nucleus=nucleus)
         ids = ids.at[:, step].set(jnp.where(rows.live, drawn, 0))

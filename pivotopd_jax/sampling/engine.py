@@ -33,7 +33,7 @@ ENOUGH = 4
 """A block ends early when one in so many responses has ended: its row is then worth more to the next request."""
 
 KEYS = 128
-"""Lengths of cached keys are powers of two from here on, or all of the capacity."""
+"""Lengths of the cache are powers of two from here on, or all of the capacity."""
 
 
 class SamplerStream:
@@ -215,10 +215,8 @@ class Sampler:
             tokens, start = np.zeros((self._fill_rows, width), np.int32), np.zeros(self._fill_rows, np.int32)
             for i, slot in batch:
                 tokens[i, : len(new[i])], start[i], places[i] = new[i], by_slot[slot].read, self._seats.local(slot)
-            attend = self._room_for(max(int(start[i]) + len(new[i]) for i in new))
-            self._cache = decoding.fill(
-                self.graphdef, self.params, self._cache, places, tokens, start, attend=attend, mesh=self.mesh
-            )
+            self._make_room(max(int(start[i]) + len(new[i]) for i in new))
+            self._cache = decoding.fill(self.graphdef, self.params, self._cache, places, tokens, start, mesh=self.mesh)
             for i, slot in batch:
                 self._advanced(by_slot[slot], by_slot[slot].read + len(new[i]))
 
@@ -234,20 +232,18 @@ class Sampler:
             places = np.full((2, self._fill_rows), self._seats.padding, np.int32)
             for i, slot in batch:
                 places[:, i] = self._seats.local(sources[slot]), self._seats.local(slot)
-            attend = self._room_for(max(len(self._seats.held[slot]) for _, slot in batch))
-            self._cache = decoding.copy(self._cache, *places, attend=attend, mesh=self.mesh)
+            self._cache = decoding.copy(self._cache, *places, mesh=self.mesh)
 
     def _advanced(self, job: Job, read: int) -> None:
         job.read = read
         self._seats.held[job.slot] = job.context[:read]
         self._rows.at[job.slot], self._rows.live[job.slot] = read, job.ready
 
-    def _room_for(self, length: int) -> int:
-        """The number of keys to attend to for `length` of them; the cache is made long enough."""
-        attend = min(self.capacity, bucket(length, KEYS))
-        if attend > self._length:
-            self._cache, self._length = decoding.grown(self._cache, attend, self.mesh), attend
-        return attend
+    def _make_room(self, length: int) -> None:
+        """Makes the cache long enough for `length` keys; it is no longer than it has had to be, since all is read."""
+        if length > self._length:
+            self._length = min(self.capacity, bucket(length, KEYS))
+            self._cache = decoding.grown(self._cache, self._length, self.mesh)
 
     def _decode(self, live: list[Job], reading: bool) -> None:
         block = min(BLOCK, self.max_new)
@@ -258,11 +254,11 @@ class Sampler:
         batches = list(self._seats.laid_out(by_slot, self._few))
         everyone = len(batches) > 1 or self._few == self.slots
         batch = [(slot, slot) for slot in by_slot] if everyone else batches[0]
-        attend = self._room_for(max(int(self._rows.at[slot]) for slot in by_slot) + steps)
+        self._make_room(max(int(self._rows.at[slot]) for slot in by_slot) + steps)
         self._cache, *made = decoding.decode(
             self.graphdef, self.params, self._cache, *self._chosen(None if everyone else batch), np.int32(steps),
-            np.int32(enough), attend=self._length if everyone else attend, block=block, max_new=self.max_new,
-            end_ids=self.end_ids, nucleus=any(job.owner.top_p < 1 for job in live), mesh=self.mesh,
+            np.int32(enough), block=block, max_new=self.max_new, end_ids=self.end_ids,
+            nucleus=any(job.owner.top_p < 1 for job in live), mesh=self.mesh,
         )  # fmt: skip
         ids, log_probs, counts = jax.device_get(made)
         for i, slot in batch:
