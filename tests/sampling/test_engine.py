@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from local_processes import assert_all_well, run_processes
+from sharded_sampling import LEARNER
 
 from pivotopd_jax.models.qwen3 import Qwen3, Qwen3Config, apply, compute_logits, split
 from pivotopd_jax.models.qwen3_config import MoeConfig
@@ -285,3 +289,31 @@ def test_a_policy_that_can_only_sample_streams_too(model):
     assert [request for request, _ in found] == requests
     for (_, sample), alone in zip(found, expected, strict=True):
         np.testing.assert_array_equal(sample.response_ids, alone.response_ids)
+
+
+@pytest.fixture(scope="module")
+def sharded(tmp_path_factory) -> dict[str, np.ndarray]:
+    """What eight devices sampled, and one."""
+    file = tmp_path_factory.mktemp("sharded") / "samples.npz"
+    script = Path(__file__).parents[1] / "sharded_sampling.py"
+    assert_all_well(run_processes([str(script), str(file)], [{}], devices=8))
+    return dict(np.load(file))
+
+
+@pytest.mark.parametrize(
+    ("case", "rows", "heads"),
+    [("as the learner's", 16 // LEARNER[0], 1), ("tensor 1", 2, 2), ("tensor 2", 4, 1), ("tensor 4", 8, 2)],
+)
+def test_eight_devices_sample_what_one_does(sharded, case, rows, heads):
+    """Two key/value heads divide among two devices, and are whole on each of four."""
+    assert sharded[f"{case}/devices"] == 8
+    assert sharded[f"{case}/part"].tolist() == [rows, 128, heads, 8]
+    for i in range(51):
+        np.testing.assert_array_equal(sharded[f"{case}/ids/{i}"], sharded[f"one/ids/{i}"])
+        np.testing.assert_allclose(sharded[f"{case}/log_probs/{i}"], sharded[f"one/log_probs/{i}"], atol=1e-5)
+
+
+def test_slots_that_do_not_divide_are_refused(model):
+    mesh: Any = jax.sharding.AbstractMesh((3, 1, 1), ("fsdp", "tensor", "expert"))
+    with pytest.raises(ValueError, match=r"4 slots do not divide among 3 parts of the devices; set config\.sampler"):
+        Sampler(CONFIG, *model, slots=4, capacity=160, max_new=6, end_ids=ENDS, mesh=mesh)
