@@ -20,7 +20,7 @@ def paper() -> Any:
     c.tasks_per_step = 16
     c.rollouts = 8  # G, rollouts a task
     c.max_turns = 30
-    c.temperature = 1.0  # of training rollouts and recoveries
+    c.temperature = 1.0  # of training rollouts and recoveries; see sampler.top_p and evaluate.top_p, too
     c.eval_temperature = 0.4
 
     c.prompt = ConfigDict()
@@ -112,8 +112,12 @@ def paper() -> Any:
     c.sampler = ConfigDict()
     c.sampler.slots = 128  # episodes alive at once
     c.sampler.chunk = 512  # prompt tokens read in one go
+    c.sampler.top_p = 1.0  # in training; less cuts off unlikely tokens, which no loss corrects for
+    c.sampler.env_threads = 8  # on which environments step while others are decoded; 0: between blocks of decoding
+    c.sampler.tensor = 0  # devices that one copy of the weights is cut over in sampling; 0: as many as learner.tensor
 
     c.evaluate = ConfigDict()
+    c.evaluate.top_p = 1.0
     c.evaluate.every = 10  # steps
     c.evaluate.tasks = 128  # size of the fixed validation panel
     c.evaluate.final_tasks = 0  # size of the panel of the closing table; 0: all of eval_splits
@@ -152,6 +156,7 @@ def mini(c: Any) -> Any:
     c.learner.dtype = "float32"
     c.sampler.slots = 64
     c.sampler.chunk = 64
+    c.sampler.env_threads = 0  # a mini student's blocks are too short to hide anything behind (docs/sampling.md)
     c.evaluate.tasks = 128
     c.evaluate.final_tasks = 256
 

@@ -97,7 +97,10 @@ def skill_bank(run: Run, path: Path, report: Callable[[str], None]) -> SkillBank
     tasks = offline_tasks(run)
     report(f"skill bank: lessons from {len(tasks)} games of the untrained student")
     starts = fresh_starts(run.world, run.prompter, tasks, rollouts=1, max_turns=config.max_turns)
-    played = play(run.policy, starts, temperature=config.temperature, seed=config.seed, concurrency=run.policy.slots)
+    played = play(
+        run.policy, starts, temperature=config.temperature, top_p=config.sampler.top_p, seed=config.seed,
+        concurrency=run.policy.slots, threads=config.sampler.env_threads,
+    )  # fmt: skip
     bank = distil_skills(run.teacher, played, run.prompter.wording.task, size=config.offline.skills)
     bank.save(path)
     return bank
@@ -111,7 +114,8 @@ def pivots(run: Run, path: Path, report: Callable[[str], None]) -> list[Pivot]:
         assert run.method.behaviour.pivots
         found = find_pivots(
             run.policy, run.teacher, run.world, run.prompter, tasks, run.method.behaviour.pivots,
-            max_turns=config.max_turns, temperature=config.temperature, seed=config.seed, concurrency=run.policy.slots,
+            max_turns=config.max_turns, temperature=config.temperature, top_p=config.sampler.top_p, seed=config.seed,
+            concurrency=run.policy.slots, threads=config.sampler.env_threads,
         )  # fmt: skip
         save_pivots(path, found)
     return load_pivots(path, run.world, run.prompter, {task.id: task for task in tasks})

@@ -18,7 +18,7 @@ from pivotopd_jax import warmstart
 from pivotopd_jax.envs.protocol import World
 from pivotopd_jax.learner.learner import Learner, cast, make_mesh, make_optimizer
 from pivotopd_jax.learner.objective import UpdateOptions
-from pivotopd_jax.learner.placing import check_mesh, local_copy
+from pivotopd_jax.learner.placing import check_mesh, local_copy, own_mesh
 from pivotopd_jax.methods import make_method
 from pivotopd_jax.methods.method import Method
 from pivotopd_jax.models import huggingface
@@ -93,7 +93,7 @@ class Run:
         What the learner does not train, the policy has had from the start.
         """
         trained = cast(params, self.learner.how.dtype)
-        self.policy.load(nnx.merge_state(self.policy.params, local_copy(trained, self.learner.mesh)))
+        self.policy.load(nnx.merge_state(self.policy.params, local_copy(trained, self.learner.mesh, self.policy.mesh)))
 
     def export(self, params: Any, directory: Path) -> None:
         """Writes the student with `params` as a HuggingFace directory; all processes must call this.
@@ -138,6 +138,7 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = say, *, me
         world, wording = make_world(config.world)
         mesh = make_mesh(config.learner.fsdp, config.learner.tensor, config.learner.get("expert", 1))
         check_mesh(mesh)
+        here = own_mesh(mesh, config.sampler.tensor or config.learner.tensor)
     place = partial(shardings, mesh=mesh, replicate_indivisible=True)
     load = partial(huggingface.load, dtype=jnp.dtype(config.learner.dtype), shardings=place)
     student = in_turn(lambda: student_directory(config, wording, directory, report))
@@ -164,9 +165,10 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = say, *, me
         )  # fmt: skip
 
     policy = Sampler(
-        model_config, graphdef, local_copy(nnx.merge_state(params, base), mesh), slots=config.sampler.slots,
+        model_config, graphdef, local_copy(nnx.merge_state(params, base), mesh, here), slots=config.sampler.slots,
         capacity=config.prompt.prompt_tokens, max_new=config.prompt.response_tokens,
         end_ids=sorted(prompter.chat.end_ids), chunk=config.sampler.chunk, dtype=jnp.dtype(config.learner.dtype),
+        mesh=here,
     )  # fmt: skip
     by_student, kept = method.teacher == "student", directory.parent / "teacher_replies"
     teacher = make_teacher(config, world, prompter, policy, kept=kept, by_student=by_student)

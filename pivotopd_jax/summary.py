@@ -67,7 +67,8 @@ def judge(run: Run, students: dict[str, Any]) -> dict[str, Any]:
             _, result["mistakes"] = place_of(len(mistakes))
         recovered = recoveries(
             run.policy, run.world, run.prompter, mistakes, continuations=config.evaluate.continuations,
-            temperature=config.eval_temperature, seed=1, max_turns=config.max_turns, concurrency=run.policy.slots,
+            temperature=config.eval_temperature, top_p=config.evaluate.top_p, seed=1, max_turns=config.max_turns,
+            concurrency=run.policy.slots, threads=config.sampler.env_threads,
         )  # fmt: skip
         result[name] = _numbers(evaluation, recovered.mean(axis=1))
         won = np.asarray(evaluation.won, np.float64)

@@ -111,7 +111,7 @@ def train_step(run: Run, progress: Progress, step: int, recorder: QuietRecorder)
     with recorder.stage("extend"), together():
         extra, outcomes = extend(
             run.policy, run.teacher, run.world, run.prompter, trajectories, points, method.extension,
-            temperature=config.temperature, seed=seed, first=place,
+            temperature=config.temperature, top_p=config.sampler.top_p, seed=seed, first=place,
         )  # fmt: skip
         labelled = label(run.teacher, run.prompter, trajectories, method.labels)
         labelled += replayed(run, step, labelled, len(trajectories), seed)
@@ -151,8 +151,9 @@ def collect(
 
     def rollouts(starts, actor) -> list[Trajectory]:
         return play(
-            run.policy, starts, temperature=config.temperature, seed=seed, concurrency=run.policy.slots, actor=actor,
-            first=first, on_finish=on_finish,
+            run.policy, starts, temperature=config.temperature, top_p=config.sampler.top_p, seed=seed,
+            concurrency=run.policy.slots, threads=config.sampler.env_threads, actor=actor, first=first,
+            on_finish=on_finish,
         )  # fmt: skip
 
     if behaviour.pivots:
@@ -226,8 +227,9 @@ def evaluate_run(run: Run, params: Any, tasks: Sequence[Task], temperature: floa
     """Plays a panel with given parameters, each process its share; all processes must call this."""
     run.load(params)
     return evaluate(
-        run.policy, run.world, run.prompter, tasks, temperature=temperature, seed=seed,
-        max_turns=run.config.max_turns, concurrency=run.policy.slots,
+        run.policy, run.world, run.prompter, tasks, temperature=temperature, top_p=run.config.evaluate.top_p,
+        seed=seed, max_turns=run.config.max_turns, concurrency=run.policy.slots,
+        threads=run.config.sampler.env_threads,
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from jax.experimental import multihost_utils
 
 from pivotopd_jax.learner.learner import Learner, make_mesh
 from pivotopd_jax.learner.objective import UpdateOptions
-from pivotopd_jax.learner.placing import check_mesh, local_copy
+from pivotopd_jax.learner.placing import check_mesh, local_copy, own_mesh
 from pivotopd_jax.models.qwen3 import Qwen3, Qwen3Config, shardings, split
 from pivotopd_jax.models.qwen3_config import MoeConfig
 from pivotopd_jax.processes import ProcessFailure, draw, gather, join, own, place_of, share_of, together
@@ -82,8 +82,9 @@ def updated(config: Qwen3Config, mesh: Any, indices: Sequence[int], micro_batch_
     for number, (before, after) in enumerate(zip(whole(params), whole(state.params), strict=True)):
         found[f"gradient/{number}"] = before - after
     found |= {f"score/{i}": values for i, values in zip(indices, scores, strict=True)}
-    copied = [np.asarray(leaf) for leaf in jax.tree.leaves(local_copy(params, mesh))]
-    assert all(np.array_equal(a, b) for a, b in zip(copied, jax.tree.leaves(local), strict=True))
+    for tensor in (1, 4) if jax.local_device_count() == 4 else (1,):
+        copied = [np.asarray(leaf) for leaf in jax.tree.leaves(local_copy(params, mesh, own_mesh(mesh, tensor)))]
+        assert all(np.array_equal(a, b) for a, b in zip(copied, jax.tree.leaves(local), strict=True))
     return found
 
 

@@ -16,7 +16,7 @@ from pivotopd_jax.prompts.chat import Chat
 from pivotopd_jax.prompts.hints import HINT_CLOSING, HINT_OPENING
 from pivotopd_jax.prompts.prompter import Prompter
 from pivotopd_jax.sampling.engine import Sampler
-from pivotopd_jax.sampling.policy import Request, Sample
+from pivotopd_jax.sampling.policy import Request, Sample, SampledStream
 
 TEXTS = [
     f"Grab the prize. You are in cell {cell}. The prize is here.\nChoose: grab, left, right<action>{action}</action>"
@@ -47,7 +47,10 @@ class Scripted:
     def __init__(self, chat: Chat, responses: list[str]):
         self.chat, self.responses, self.asked = chat, responses, []
 
-    def sample(self, requests: Sequence[Request], *, temperature: float) -> list[Sample]:
+    def stream(self, *, temperature: float, top_p: float = 1.0) -> SampledStream:
+        return SampledStream(self, temperature, top_p)
+
+    def sample(self, requests: Sequence[Request], *, temperature: float, top_p: float = 1.0) -> list[Sample]:
         samples = []
         for request in requests:
             self.asked.append(request)

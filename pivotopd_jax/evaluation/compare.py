@@ -146,7 +146,10 @@ def base_mistakes(run: Run) -> list[Mistake]:
 
 def _play(run: Run, tasks: Sequence, temperature: float, seed: int) -> list:
     starts = fresh_starts(run.world, run.prompter, tasks, rollouts=1, max_turns=run.config.max_turns)
-    return play(run.policy, starts, temperature=temperature, seed=seed, concurrency=run.policy.slots)
+    return play(
+        run.policy, starts, temperature=temperature, top_p=run.config.evaluate.top_p, seed=seed,
+        concurrency=run.policy.slots, threads=run.config.sampler.env_threads,
+    )  # fmt: skip
 
 
 def judge(run: Run, params: Any, mistakes: Sequence[Mistake], judging: Judging) -> dict[str, Any]:
@@ -168,7 +171,8 @@ def judge(run: Run, params: Any, mistakes: Sequence[Mistake], judging: Judging) 
             rejected.append(np.mean([not turn.accepted for t in played for turn in t.turns]))
     recovered = recoveries(
         run.policy, run.world, run.prompter, mistakes, continuations=config.evaluate.continuations,
-        temperature=config.eval_temperature, seed=1, max_turns=config.max_turns, concurrency=run.policy.slots,
+        temperature=config.eval_temperature, top_p=config.evaluate.top_p, seed=1, max_turns=config.max_turns,
+        concurrency=run.policy.slots, threads=config.sampler.env_threads,
     )  # fmt: skip
     return {"success": success, "recovery": recovered.astype(int).tolist(), "rejected": float(rejected[0])}
 

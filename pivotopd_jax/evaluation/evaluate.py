@@ -80,16 +80,18 @@ def evaluate(
     tasks: Sequence[Task],
     *,
     temperature: float,
+    top_p: float = 1.0,
     seed: int,
     max_turns: int,
     concurrency: int,
+    threads: int = 0,
 ) -> Evaluation:
     """Plays each task once, each process its share of them; all processes must call this."""
     starts = fresh_starts(world, prompter, own(tasks), rollouts=1, max_turns=max_turns)
     with together():
         trajectories = play(
-            policy, starts, temperature=temperature, seed=seed, concurrency=concurrency,
-            first=share_of(len(tasks)).start,
+            policy, starts, temperature=temperature, top_p=top_p, seed=seed, concurrency=concurrency,
+            threads=threads, first=share_of(len(tasks)).start,
         )  # fmt: skip
     return summarise(trajectories, world.kinds)
 

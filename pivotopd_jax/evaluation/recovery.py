@@ -113,9 +113,11 @@ def recoveries(
     *,
     continuations: int,
     temperature: float,
+    top_p: float = 1.0,
     seed: int,
     max_turns: int,
     concurrency: int,
+    threads: int = 0,
 ) -> np.ndarray:
     """Whether each continuation succeeds within what was left of the turn limit, `[mistakes, continuations]` bool.
 
@@ -126,8 +128,9 @@ def recoveries(
     starts = resumed_starts(world, prompter, points, max_turns=max_turns)
     with together():
         played = play(
-            policy, starts, temperature=temperature, seed=seed, concurrency=concurrency, first=before * continuations
-        )
+            policy, starts, temperature=temperature, top_p=top_p, seed=seed, concurrency=concurrency,
+            threads=threads, first=before * continuations,
+        )  # fmt: skip
     won = [result for part in gather([bool(t.won) for t in played]) for result in part]
     return np.asarray(won, bool).reshape(-1, continuations)
 

@@ -50,20 +50,42 @@ def own_rows(array: jax.Array, sharding: NamedSharding) -> np.ndarray:
     return np.concatenate([jax.device_get(parts[start]) for start in sorted(parts)])
 
 
-def local_copy(params: Any, mesh: Mesh) -> Any:
-    """The whole of `params` on this process's own devices of `mesh`, cut along the axis "tensor" as far as they allow.
+def own_mesh(mesh: Mesh, tensor: int) -> Mesh | None:
+    """This process's own devices of `mesh`, with `tensor` of them along that axis and the others along "fsdp".
 
-    For sampling, which every process does by itself: a weight that lies over "fsdp" would have to be fetched anew for
-    every token. Each call moves all parameters over the network once to every process, and the copy takes the memory of
-    the whole model in each, spread over its devices, beside its part of the sharded parameters. On a mesh of one device
-    `params` themselves are returned.
+    For sampling, which every process does by itself. None if `mesh` is one device.
+
+    Raises:
+        ValueError: `tensor` does not divide the number of own devices.
     """
     if mesh.devices.size == 1:
-        return params
+        return None
     own = [device for device in mesh.devices.flat if device.process_index == jax.process_index()]
-    sizes = [len(own) if name == "tensor" else 1 for name in mesh.axis_names]
-    here = Mesh(np.asarray(own).reshape(sizes), mesh.axis_names)
-    specs = partition_specs(params, here, replicate_indivisible=True)
+    if tensor < 1 or len(own) % tensor:
+        raise ValueError(
+            f"config.sampler.tensor is {tensor}, which does not divide the {len(own)} devices that this process has "
+            "for sampling; choose a divisor of that"
+        )
+    sizes = {"tensor": tensor, "fsdp": len(own) // tensor}
+    return Mesh(np.asarray(own).reshape([sizes.get(name, 1) for name in mesh.axis_names]), mesh.axis_names)
+
+
+def local_copy(params: Any, mesh: Mesh, here: Mesh | None) -> Any:
+    """The whole of `params`, which lie on `mesh`, on the devices of `here`, cut along "tensor" as far as they allow.
+
+    Along "fsdp" lies a copy on every device: a weight cut along that axis, too, would have to be fetched, or its
+    products summed up, for every token. Each call moves all parameters over the network once to every process, and a
+    copy takes the memory of the whole model on `tensor` devices, beside their part of the sharded parameters.
+
+    Args:
+        params: on `mesh`.
+        mesh: of all processes.
+        here: from `own_mesh`; if it is None, `params` themselves are returned.
+    """
+    if here is None:
+        return params
+    specs = partition_specs(params, replicate_indivisible=True, mesh=here)
+    specs = jax.tree.map(lambda spec: PartitionSpec(*("tensor" if a == "tensor" else None for a in spec)), specs)
 
     def copied(array: jax.Array, spec: PartitionSpec) -> jax.Array:
         # One array at a time: only that one is ever whole on a device. What follows its gathering is local.

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from pivotopd_jax.envs.protocol import World
 from pivotopd_jax.prompts.prompter import Prompter
 from pivotopd_jax.records import Observation, Task, Trajectory
 from pivotopd_jax.rollout.episode import Episode
-from pivotopd_jax.sampling.policy import Policy, Request, request_seed
+from pivotopd_jax.rollout.stepping import Stepping
+from pivotopd_jax.sampling.policy import Policy, Request, Sample, Stream, request_seed
 
 Actor = Callable[[int, Episode], str | None]
 """Who acts at this turn of the episode with this index: an action that a teacher forces, or None for the student."""
@@ -30,40 +37,78 @@ def play(
     temperature: float,
     seed: int,
     concurrency: int,
+    top_p: float = 1.0,
+    threads: int = 0,
     actor: Actor = student,
     first: int = 0,
     on_finish: Callable[[Trajectory], None] = lambda _: None,
 ) -> list[Trajectory]:
-    """Plays every start to its end.
+    """Plays every start to its end. An environment steps once its response is there, while others are decoded.
 
     Args:
         policy: samples the student's responses; None if the actor never lets the student speak.
-        starts: one a trajectory; each is called when its episode begins.
-        temperature: of sampling; 0 is greedy.
-        seed: fixes all samples, whatever `concurrency` is.
+        starts: one a trajectory; each is called when its episode begins, maybe on a thread.
+        temperature, top_p: of sampling, see `sampling.policy.Policy`.
+        seed: fixes all samples, whatever `concurrency` and `threads` are.
         concurrency: episodes alive at once; a finished one makes room for the next.
-        actor: who acts.
+        threads: on which environments step while the policy decodes; with 0 they step between its blocks.
+        actor: who acts; asked on the caller's thread.
         first: index of the first start, where others come before these: samples and actor go by it.
-        on_finish: told of every finished trajectory, in order of finishing.
+        on_finish: told of every finished trajectory, in order of finishing, on the caller's thread.
 
     Returns:
         Trajectories in the order of `starts`.
+
+    Raises:
+        Exception: what an environment, the actor or the policy raised; nothing steps any more then.
     """
-    waiting = list(enumerate(starts, first))[::-1]
-    alive: dict[int, Episode] = {}
+    waiting = deque(enumerate(starts, first))
+    speaking: dict[int, Episode] = {}
     done: dict[int, Trajectory] = {}
-    while waiting or alive:
-        while waiting and len(alive) < concurrency:
-            index, start = waiting.pop()
-            alive[index] = start()
-        speaking = {i: e for i, e in alive.items() if not e.finished and not _forced(i, e, actor)}
-        if speaking:
-            assert policy is not None, "this actor lets the student speak; a policy is needed"
-            _speak(policy, speaking, temperature, seed)
-        for index in [i for i, episode in alive.items() if episode.finished]:
-            done[index] = alive.pop(index).trajectory()
-            on_finish(done[index])
+    with Stepping[_Turn](threads) as stepping, _opened(policy, temperature, top_p) as stream:
+        while len(done) < len(starts):
+            while waiting and len(starts) - len(waiting) - len(done) < concurrency:
+                index, start = waiting.popleft()
+                stepping.begin(partial(_begin, index, start, actor))
+            for index, episode, context in stepping.taken(waiting=not speaking):
+                if _forced(index, episode, actor):
+                    done[index] = episode.trajectory()
+                    on_finish(done[index])
+                    continue
+                assert stream is not None, "this actor lets the student speak; a policy is needed"
+                speaking[index] = episode
+                context = episode.context() if context is None else context
+                stream.submit(Request(index, context, request_seed(seed, index, len(episode.turns))))
+            for request, sample in stream.poll() if stream and speaking else ():
+                index: Any = request.session
+                stepping.begin(partial(_respond, index, speaking.pop(index), request.context_ids, sample, actor))
     return [done[i] for i in sorted(done)]
+
+
+class _Turn(NamedTuple):
+    """An episode whose environment has stepped; its context, if it is certain that the student speaks."""
+
+    index: int
+    episode: Episode
+    context: np.ndarray | None
+
+
+def _opened(policy: Policy | None, temperature: float, top_p: float) -> AbstractContextManager[Stream | None]:
+    return policy.stream(temperature=temperature, top_p=top_p) if policy else nullcontext()
+
+
+def _begin(index: int, start: Start, actor: Actor) -> _Turn:
+    return _turn(index, start(), actor)
+
+
+def _respond(index: int, episode: Episode, context_ids: np.ndarray, sample: Sample, actor: Actor) -> _Turn:
+    episode.respond(context_ids, sample)
+    return _turn(index, episode, actor)
+
+
+def _turn(index: int, episode: Episode, actor: Actor) -> _Turn:
+    certain = actor is student and not episode.finished
+    return _Turn(index, episode, episode.context() if certain else None)
 
 
 def _forced(index: int, episode: Episode, actor: Actor) -> bool:
@@ -74,14 +119,6 @@ def _forced(index: int, episode: Episode, actor: Actor) -> bool:
             return False
         episode.force(action)
     return True
-
-
-def _speak(policy: Policy, episodes: dict[int, Episode], temperature: float, seed: int) -> None:
-    contexts = {i: episode.context() for i, episode in episodes.items()}
-    requests = [Request(i, contexts[i], request_seed(seed, i, len(e.turns))) for i, e in episodes.items()]
-    samples = policy.sample(requests, temperature=temperature)
-    for (i, episode), sample in zip(episodes.items(), samples, strict=True):
-        episode.respond(contexts[i], sample)
 
 
 def fresh_starts(

@@ -7,8 +7,9 @@ the environment that was restored from a snapshot, never by replaying actions.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from pivotopd_jax.prompts.hints import REFLECTION, action_hint, leaks_hint
 from pivotopd_jax.prompts.prompter import Prompter
 from pivotopd_jax.records import Note, Row, Trajectory
 from pivotopd_jax.rollout.episode import Episode
-from pivotopd_jax.sampling.policy import Policy, Request, request_seed, waves
+from pivotopd_jax.sampling.policy import Policy, Request, Sample, request_seed, waves
 from pivotopd_jax.teachers.protocol import Situation, Teacher
 from pivotopd_jax.teachers.resolve import resolved
 
@@ -58,6 +59,7 @@ def extend(
     extension: Recovery | None,
     *,
     temperature: float,
+    top_p: float = 1.0,
     seed: int,
     first: int = 0,
 ) -> tuple[list[Row], dict[str, int]]:
@@ -76,7 +78,8 @@ def extend(
     branches = [_branch(world, prompter, trajectories[point.trajectory], point) for point in points]
     for depth in range(extension.depth):
         branches = _name_actions(teacher, branches, extension, outcomes)
-        rows += _sample(policy, branches, extension, temperature, request_seed(seed, depth), first, outcomes)
+        sampled = partial(policy.sample, temperature=temperature, top_p=top_p)
+        rows += _sample(sampled, branches, extension, request_seed(seed, depth), first, outcomes)
         branches = [b for b in branches if len(b.episode.turns) > b.turn + 1 + depth and not b.episode.finished]
     return rows, dict(outcomes)
 
@@ -105,10 +108,9 @@ def _name_actions(
 
 
 def _sample(
-    policy: Policy,
+    sampled: Callable[[Sequence[Request]], list[Sample]],
     branches: list[_Branch],
     extension: Recovery,
-    temperature: float,
     seed: int,
     first: int,
     outcomes: Counter[str],
@@ -124,8 +126,7 @@ def _sample(
             Request(b.trajectory, ids, request_seed(seed, first + b.trajectory, b.turn))
             for b, ids in zip(wave, asked, strict=True)
         ]
-        samples = policy.sample(requests, temperature=temperature)
-        for branch, context, privileged, sample in zip(wave, plain, hinted, samples, strict=True):
+        for branch, context, privileged, sample in zip(wave, plain, hinted, sampled(requests), strict=True):
             if _play(branch, context, sample, outcomes):
                 outcomes["rows"] += 1
                 rows.append(_row(branch, context, privileged, sample.response_ids))

@@ -50,8 +50,10 @@ def find_pivots(
     *,
     max_turns: int,
     temperature: float,
+    top_p: float = 1.0,
     seed: int,
     concurrency: int,
+    threads: int = 0,
 ) -> list[Pivot]:
     """The turns of the teacher's episodes on `tasks` at which the student's mean reward lies within the bounds.
 
@@ -62,7 +64,9 @@ def find_pivots(
     played = [teacher_episode(teacher, episode).trajectory() for episode in started]
     turns = [Pivot(trajectory, turn) for trajectory in played for turn in range(len(trajectory.turns))]
     starts = pivot_starts(world, prompter, turns, rollouts=wanted.rollouts)
-    tried = play(policy, starts, temperature=temperature, seed=seed, concurrency=concurrency)
+    tried = play(
+        policy, starts, temperature=temperature, top_p=top_p, seed=seed, concurrency=concurrency, threads=threads
+    )
     right = [t.won for t in rewarded(world.planner, tried, turns, rollouts=wanted.rollouts)]
     means = np.asarray(right).reshape(len(turns), wanted.rollouts).mean(axis=1)
     varied = (means > 0) & (means < 1)

@@ -1,120 +1,78 @@
-"""Batched decoding with a cache of keys and values that outlives a turn.
+"""Continuous batching over a cache of keys and values that outlives a turn.
 
-Every slot of the cache remembers which tokens it holds; a request whose context starts with them pays only for the
-rest. One jitted call appends the new tokens of all slots and decodes until every response has ended. The number of
-compiled shapes is bounded: rows are a quarter of the slots or all, new and attended tokens are rounded up to powers of
-two.
+Every row of the cache remembers which tokens it holds; a request whose context starts with them pays only for the rest.
+New contexts are read in chunks, between which the other responses go on; a row whose response has ended takes the next
+request at once. Few shapes are compiled (see docs/sampling.md): rows are a quarter of the slots or all, lengths are
+rounded up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
+from types import TracebackType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
-from pivotopd_jax.models.qwen3 import Cache, Qwen3Config, apply, compute_logits, init_cache
-from pivotopd_jax.sampling.policy import Request, Sample
+from pivotopd_jax.models.qwen3 import Qwen3Config
+from pivotopd_jax.sampling import decoding
+from pivotopd_jax.sampling.policy import Request, Sample, check_distribution
+from pivotopd_jax.sampling.slots import Job, Slots, bucket
+from pivotopd_jax.sampling.slots import common_prefix as common_prefix  # packing and the warm start find it here
 
-PREFILL_ROWS = 8
-"""Slots whose long prompts are read in one call; a few new episodes must not make all slots wait."""
+FILL_ROWS = 16
+"""Rows whose contexts are read in one call."""
 
+BLOCK = 32
+"""Tokens of a response that are decoded before the host looks at them, at most."""
 
-def bucket(length: int, smallest: int) -> int:
-    """The smallest power of two that is ≥ `length` and ≥ `smallest`."""
-    return max(smallest, 1 << max(0, length - 1).bit_length())
+ENOUGH = 4
+"""A block ends early when one in so many responses has ended: its row is then worth more to the next request."""
 
-
-def common_prefix(left: np.ndarray, right: np.ndarray) -> int:
-    """Number of leading ids that two id arrays share."""
-    shortest = min(len(left), len(right))
-    differ = np.flatnonzero(left[:shortest] != right[:shortest])
-    return int(differ[0]) if len(differ) else shortest
-
-
-def _causal(positions: jax.Array, attend: int) -> jax.Array:
-    return jnp.arange(attend)[None, None, :] <= positions[:, :, None]
+KEYS = 128
+"""Lengths of the cache are powers of two from here on, or all of the capacity."""
 
 
-@partial(jax.jit, static_argnames=("graphdef", "attend"), donate_argnames=("cache",))
-def _prefill(graphdef, params, cache: Cache, rows, tokens, start, *, attend: int) -> Cache:
-    """Reads `tokens [rows, length]` into the cache rows `rows`; a row index past the end is padding."""
-    part = jax.tree.map(lambda c: c.at[rows, :attend].get(mode="clip"), cache)
-    positions = start[:, None] + jnp.arange(tokens.shape[1])
-    _, part = apply(graphdef, params, tokens, positions, _causal(positions, attend), part, start)
-    return jax.tree.map(lambda c, p: c.at[rows, :attend].set(p, mode="drop"), cache, part)
+class SamplerStream:
+    """Implements `sampling.policy.Stream`; made by `Sampler.stream`.
 
-
-def _draw(logits: jax.Array, seeds: jax.Array, index: jax.Array, temperature: jax.Array):
-    """Samples a token a slot; returns it with its log-probability under the raw logits."""
-    keys = jax.vmap(lambda s: jax.random.fold_in(jax.random.key(s), index))(seeds)
-    noise = jax.vmap(lambda k: jax.random.gumbel(k, (logits.shape[-1],)))(keys)
-    token = jnp.argmax(logits + temperature * noise, axis=-1).astype(jnp.int32)
-    log_probs = jax.nn.log_softmax(logits)
-    return token, jnp.take_along_axis(log_probs, token[:, None], axis=-1)[:, 0]
-
-
-@partial(jax.jit, static_argnames=("graphdef", "attend", "max_new", "end_ids"), donate_argnames=("cache",))
-def _turn(
-    graphdef,
-    params,
-    cache: Cache,
-    rows,
-    tokens,
-    lengths,
-    start,
-    seeds,
-    temperature,
-    *,
-    attend: int,
-    max_new: int,
-    end_ids,
-):
-    """Appends `tokens [rows, length]` to the cache rows `rows` and decodes; `lengths == 0` marks a row of padding.
-
-    Returns:
-        (cache, response ids `[rows, max_new]`, log-probs `[rows, max_new]`, response lengths `[rows]`).
+    Attributes:
+        continued: whether what comes back may lead to new requests.
     """
-    ends = jnp.asarray(end_ids, jnp.int32)
-    part = jax.tree.map(lambda c: c.at[rows, :attend].get(mode="clip"), cache)
-    positions = start[:, None] + jnp.arange(tokens.shape[1])
-    hidden, part = apply(graphdef, params, tokens, positions, _causal(positions, attend), part, start)
-    last = jnp.take_along_axis(hidden, jnp.maximum(lengths - 1, 0)[:, None, None], axis=1)[:, 0]
-    token, log_prob = _draw(compute_logits(graphdef, params, last), seeds, jnp.int32(0), temperature)
-    done = (lengths == 0) | jnp.isin(token, ends)
-    ids = jnp.zeros((len(rows), max_new), jnp.int32).at[:, 0].set(token)
-    log_probs = jnp.zeros((len(rows), max_new), jnp.float32).at[:, 0].set(log_prob)
 
-    def unfinished(state):
-        index, _, done, *_ = state
-        return (index < max_new) & ~jnp.all(done)
+    def __init__(self, sampler: Sampler, temperature: float, top_p: float, *, continued: bool):
+        check_distribution(temperature, top_p)
+        self.temperature, self.top_p, self.continued = temperature, top_p, continued
+        self.ended: list[Job] = []
+        self._sampler = sampler
 
-    def decode(state):
-        index, token, done, ids, log_probs, count, part = state
-        # A finished row rewrites its last token in place, which changes nothing that is ever attended to.
-        at = start + lengths + count - 1
-        mask = _causal(at[:, None], attend)
-        hidden, part = apply(graphdef, params, token[:, None], at[:, None], mask, part, at)
-        drawn, log_prob = _draw(compute_logits(graphdef, params, hidden[:, 0]), seeds, index, temperature)
-        token = jnp.where(done, token, drawn)
-        ids = ids.at[:, index].set(jnp.where(done, 0, token))
-        log_probs = log_probs.at[:, index].set(jnp.where(done, 0.0, log_prob))
-        return index + 1, token, done | jnp.isin(token, ends), ids, log_probs, count + ~done, part
+    def submit(self, request: Request) -> None:
+        self._sampler.enqueue(request, self)
 
-    first = (jnp.int32(1), token, done, ids, log_probs, jnp.ones_like(lengths), part)
-    _, _, _, ids, log_probs, count, part = jax.lax.while_loop(unfinished, decode, first)
-    cache = jax.tree.map(lambda c, p: c.at[rows, :attend].set(p, mode="drop"), cache, part)
-    return cache, ids, log_probs, count
+    def poll(self) -> list[tuple[Request, Sample]]:
+        self._sampler.advance()
+        ended, self.ended = self.ended, []
+        return [(job.request, job.result) for job in ended if job.result]
+
+    def __enter__(self) -> SamplerStream:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._sampler.give_up(self)
 
 
 class Sampler:
-    """An in-process JAX policy with `slots` cache rows of `capacity` tokens.
+    """An in-process JAX policy with `slots` cache rows of `capacity` tokens; implements `sampling.policy.Policy`.
 
     Attributes:
         params: weights it samples from; set them with `load`, which forgets everything cached under the old ones.
+        mesh: of this process's own devices, on which `params` lie in any layout; None for a single one. Slots are
+            spread over its axis "fsdp".
     """
 
     def __init__(
@@ -129,103 +87,207 @@ class Sampler:
         end_ids: Sequence[int],
         chunk: int = 64,
         dtype: Any = jnp.float32,
+        mesh: Mesh | None = None,
     ):
-        self.config, self.graphdef, self.params, self.dtype = config, graphdef, params, dtype
+        """See the attributes.
+
+        Args:
+            config, graphdef: of the model.
+            params: its weights.
+            slots: responses under way at once.
+            capacity: longest context, tokens.
+            max_new: longest response, tokens.
+            end_ids: end a response.
+            chunk: tokens of a context that are read in one go.
+            dtype: of keys and values.
+            mesh: where `params` lie.
+
+        Raises:
+            ValueError: the slots do not divide among the devices.
+        """
+        self.config, self.graphdef, self.params, self.dtype, self.mesh = config, graphdef, params, dtype, mesh
         self.slots, self.max_new, self.chunk = slots, max_new, chunk
-        self.capacity = bucket(capacity + max_new + chunk, 128)
+        self.capacity = -(-(capacity + max_new) // KEYS) * KEYS
         self.end_ids = tuple(sorted(int(i) for i in end_ids))
-        self._cache = init_cache(config, slots, self.capacity, dtype)
-        self._held: list[np.ndarray] = []
-        self._slot_of: dict[Hashable, int] = {}
-        self._forget()
+        parts = decoding.parts_of(mesh)
+        if slots % parts:
+            raise ValueError(
+                f"{slots} slots do not divide among {parts} devices; set config.sampler.slots to a multiple"
+            )
+        self._few, self._fill_rows = (-(-rows // parts) * parts for rows in (-(-slots // 4), min(FILL_ROWS, slots)))
+        self._waiting: list[Job] = []
+        self._seats = Slots(slots, parts)
+        self._rows = decoding.empty_rows(slots)
+        self._make_cache()
 
     def resized(self, *, slots: int, capacity: int, max_new: int) -> Sampler:
         """Another sampler of the same model, with a cache of its own."""
+        slots += -slots % decoding.parts_of(self.mesh)
         return Sampler(
             self.config, self.graphdef, self.params, slots=slots, capacity=capacity, max_new=max_new,
-            end_ids=self.end_ids, chunk=self.chunk, dtype=self.dtype,
+            end_ids=self.end_ids, chunk=self.chunk, dtype=self.dtype, mesh=self.mesh,
         )  # fmt: skip
 
     def load(self, params: Any) -> None:
-        """Samples from `params` from now on."""
+        """Samples from `params` from now on.
+
+        Raises:
+            RuntimeError: responses are under way.
+        """
+        if self._waiting or any(self._seats.jobs):
+            raise RuntimeError("new weights were loaded while responses are under way; close their stream first")
         self.params = params
-        self._forget()
+        self._seats.forget()
+        self._rows.at[:] = 0
+        self._make_cache()
 
-    def _forget(self) -> None:
-        self._held = [np.zeros(0, np.int32)] * self.slots
-        self._slot_of = {}
+    def _make_cache(self) -> None:
+        self._length = min(KEYS, self.capacity)
+        self._cache = decoding.make_cache(self.config, self.slots, self._length, self.dtype, self.mesh)
 
-    def sample(self, requests: Sequence[Request], *, temperature: float) -> list[Sample]:
+    def sample(self, requests: Sequence[Request], *, temperature: float, top_p: float = 1.0) -> list[Sample]:
         """See `sampling.policy.Policy.sample`."""
-        room = self.capacity - self.max_new - self.chunk
-        for request in requests:
-            if not 0 < len(request.context_ids) <= room:
-                raise ValueError(
-                    f"a context of {len(request.context_ids)} tokens; expected 1 to {room}: raise prompt_tokens"
-                )
-        waves = [requests[i : i + self.slots] for i in range(0, len(requests), self.slots)]
-        return [sample for wave in waves for sample in self._wave(wave, temperature)]
+        with SamplerStream(self, temperature, top_p, continued=False) as stream:
+            jobs = [self.enqueue(request, stream) for request in requests]
+            while len(stream.ended) < len(jobs):
+                self.advance()
+        return [job.result for job in jobs if job.result]
 
-    def _wave(self, requests: Sequence[Request], temperature: float) -> list[Sample]:
-        slots = self._assign([request.session for request in requests])
-        contexts = {slot: np.asarray(r.context_ids, np.int32) for slot, r in zip(slots, requests, strict=True)}
-        # The last token is always read anew: its hidden state gives the first logits.
-        start = {s: min(common_prefix(self._held[s], ids), len(ids) - 1) for s, ids in contexts.items()}
-        self._read_long_prompts(contexts, start)
-        seeds = {slot: request.seed for slot, request in zip(slots, requests, strict=True)}
-        return self._decode(contexts, start, seeds, temperature)
+    def stream(self, *, temperature: float, top_p: float = 1.0) -> SamplerStream:
+        """See `sampling.policy.Policy.stream`; several may be open, and `sample` be called meanwhile."""
+        return SamplerStream(self, temperature, top_p, continued=True)
 
-    def _assign(self, sessions: Sequence[Hashable]) -> list[int]:
-        known = {s: self._slot_of.pop(s) for s in sessions if s in self._slot_of}
-        # dict order is age: the sessions not asked for now give up their slots, oldest first.
-        used = set(known.values())
-        stale = set(self._slot_of.values())
-        free = [s for s in range(self.slots) if s not in used and s not in stale]
-        free += [s for s in self._slot_of.values() if s not in used]
-        fresh = iter(free)
-        assigned = [known[s] if s in known else next(fresh) for s in sessions]
-        taken = set(assigned)
-        self._slot_of = {s: slot for s, slot in self._slot_of.items() if slot not in taken}
-        self._slot_of.update(zip(sessions, assigned, strict=True))
-        return assigned
+    def enqueue(self, request: Request, owner: SamplerStream) -> Job:
+        """Lets `request` wait for a slot."""
+        room = self.capacity - self.max_new
+        if not 0 < len(request.context_ids) <= room:
+            raise ValueError(
+                f"a context of {len(request.context_ids)} tokens; expected 1 to {room}: raise prompt_tokens"
+            )
+        job = Job(request, owner, np.asarray(request.context_ids, np.int32))
+        self._waiting.append(job)
+        return job
 
-    def _read_long_prompts(self, contexts: dict[int, np.ndarray], start: dict[int, int]) -> None:
-        """Reads all but the last `chunk` tokens of contexts with more new tokens than that; advances `start`."""
-        while long := [s for s in contexts if len(contexts[s]) - start[s] > self.chunk][:PREFILL_ROWS]:
-            upto = {s: min(len(contexts[s]) - 1, start[s] + 4 * self.chunk) for s in long}
-            width = bucket(max(upto[s] - start[s] for s in long), self.chunk)
-            rows = np.full(PREFILL_ROWS, self.slots, np.int32)
-            tokens = np.zeros((PREFILL_ROWS, width), np.int32)
-            starts = np.zeros(PREFILL_ROWS, np.int32)
-            for i, s in enumerate(long):
-                new = contexts[s][start[s] : upto[s]]
-                rows[i], starts[i], tokens[i, : len(new)] = s, start[s], new
-            attend = min(self.capacity, bucket(int(starts.max()) + width, 128))
-            self._cache = _prefill(self.graphdef, self.params, self._cache, rows, tokens, starts, attend=attend)
-            start.update(upto)
+    def give_up(self, owner: SamplerStream) -> None:
+        """Ends what `owner` still waits for."""
+        self._waiting = [job for job in self._waiting if job.owner is not owner]
+        for job in filter(None, self._seats.jobs):
+            if job.owner is owner:
+                self._leave(job)
 
-    def _decode(self, contexts, start, seeds, temperature: float) -> list[Sample]:
-        slots = list(contexts)
-        # The last episodes of a rollout do not pay for finished ones.
-        few = -(-self.slots // 4)
-        count = few if len(slots) <= few else self.slots
-        new = max(len(contexts[s]) - start[s] for s in slots)
-        width = min(self.chunk, bucket(new, min(32, self.chunk)))
-        rows = np.full(count, self.slots, np.int32)
-        tokens = np.zeros((count, width), np.int32)
-        lengths, starts, seed = np.zeros(count, np.int32), np.zeros(count, np.int32), np.zeros(count, np.uint32)
-        for i, s in enumerate(slots):
-            new = contexts[s][start[s] :]
-            tokens[i, : len(new)] = new
-            rows[i], lengths[i], starts[i], seed[i] = s, len(new), start[s], seeds[s] & 0xFFFFFFFF
-        attend = min(self.capacity, bucket(int(starts.max()) + width + self.max_new, 128))
-        self._cache, ids, log_probs, counts = _turn(
-            self.graphdef, self.params, self._cache, rows, tokens, lengths, starts, seed, np.float32(temperature),
-            attend=attend, max_new=self.max_new, end_ids=self.end_ids,
+    def advance(self) -> None:
+        """Seats what waits, reads a chunk of every new context, and decodes a block."""
+        seated, self._waiting = self._seats.seat(self._waiting)
+        for job in seated:
+            self._begin(job)
+        jobs = [job for job in self._seats.jobs if job]
+        self._read([job for job in jobs if not job.ready], alone=not any(job.ready for job in jobs))
+        live = [job for job in jobs if job.ready]
+        if live:
+            self._decode(live, len(live) < len(jobs))
+
+    def _begin(self, job: Job) -> None:
+        rows, slot = self._rows, job.slot
+        rows.at[slot], rows.token[slot], rows.made[slot] = job.read, job.context[-1], 0
+        rows.live[slot], rows.seed[slot] = job.ready, job.request.seed & 0xFFFFFFFF
+        rows.temperature[slot], rows.top_p[slot] = job.owner.temperature, job.owner.top_p
+
+    def _leave(self, job: Job) -> None:
+        self._seats.leave(job)
+        self._rows.live[job.slot] = False
+        self._rows.at[job.slot] = len(self._seats.held[job.slot])
+
+    def _read(self, jobs: list[Job], *, alone: bool) -> None:
+        """Reads a chunk of each context; all of them if no response is kept waiting by it."""
+        while own := sorted((job for job in jobs if not job.twin and not job.ready), key=_left):
+            self._read_chunks(own)
+            self._copy_twins(jobs)
+            if not alone:
+                return
+        self._copy_twins(jobs)
+
+    def _read_chunks(self, jobs: Iterable[Job]) -> None:
+        by_slot = {job.slot: job for job in jobs}
+        for batch in self._seats.laid_out(by_slot, self._fill_rows):
+            new = {i: by_slot[slot].context[by_slot[slot].read : -1][: self.chunk] for i, slot in batch}
+            width = bucket(max(map(len, new.values())), min(self.chunk, max(16, self.chunk // 4)))
+            places = np.full(self._fill_rows, self._seats.padding, np.int32)
+            tokens, start = np.zeros((self._fill_rows, width), np.int32), np.zeros(self._fill_rows, np.int32)
+            for i, slot in batch:
+                tokens[i, : len(new[i])], start[i], places[i] = new[i], by_slot[slot].read, self._seats.local(slot)
+            self._make_room(max(int(start[i]) + len(new[i]) for i in new))
+            self._cache = decoding.fill(self.graphdef, self.params, self._cache, places, tokens, start, mesh=self.mesh)
+            for i, slot in batch:
+                self._advanced(by_slot[slot], by_slot[slot].read + len(new[i]))
+
+    def _copy_twins(self, jobs: Iterable[Job]) -> None:
+        sources: dict[int, int] = {}
+        for job in jobs:
+            if job.twin and (holds := self._seats.twin_holds(job, job.twin)) is not False:
+                if holds:
+                    sources[job.slot] = job.twin.slot
+                    self._advanced(job, len(job.context) - 1)
+                job.twin = None
+        for batch in self._seats.laid_out(sources, self._fill_rows) if sources else ():
+            places = np.full((2, self._fill_rows), self._seats.padding, np.int32)
+            for i, slot in batch:
+                places[:, i] = self._seats.local(sources[slot]), self._seats.local(slot)
+            self._cache = decoding.copy(self._cache, *places, mesh=self.mesh)
+
+    def _advanced(self, job: Job, read: int) -> None:
+        job.read = read
+        self._seats.held[job.slot] = job.context[:read]
+        self._rows.at[job.slot], self._rows.live[job.slot] = read, job.ready
+
+    def _make_room(self, length: int) -> None:
+        """Makes the cache long enough for `length` keys; it is no longer than it has had to be, since all is read."""
+        if length > self._length:
+            self._length = min(self.capacity, bucket(length, KEYS))
+            self._cache = decoding.grown(self._cache, self._length, self.mesh)
+
+    def _decode(self, live: list[Job], reading: bool) -> None:
+        block = min(BLOCK, self.max_new)
+        # While other contexts are being read, a chunk of theirs and a quarter of a block take turns.
+        steps = max(1, block // 4) if reading else block
+        enough = -(-len(live) // ENOUGH) if self._waiting or any(job.owner.continued for job in live) else len(live)
+        by_slot = {job.slot: job for job in live}
+        batches = list(self._seats.laid_out(by_slot, self._few))
+        everyone = len(batches) > 1 or self._few == self.slots
+        batch = [(slot, slot) for slot in by_slot] if everyone else batches[0]
+        self._make_room(max(int(self._rows.at[slot]) for slot in by_slot) + steps)
+        self._cache, *made = decoding.decode(
+            self.graphdef, self.params, self._cache, *self._chosen(None if everyone else batch), np.int32(steps),
+            np.int32(enough), block=block, max_new=self.max_new, end_ids=self.end_ids,
+            nucleus=any(job.owner.top_p < 1 for job in live), mesh=self.mesh,
         )  # fmt: skip
-        ids, log_probs, counts = jax.device_get((ids, log_probs, counts))
-        said = [(ids[i, : counts[i]].copy(), log_probs[i, : counts[i]].copy()) for i in range(len(slots))]
-        for s, (response, _) in zip(slots, said, strict=True):
-            # The last sampled token has not been read into the cache yet.
-            self._held[s] = np.concatenate([contexts[s], response[:-1]])
-        return [Sample(response, logs, int(response[-1]) in self.end_ids) for response, logs in said]
+        ids, log_probs, counts = jax.device_get(made)
+        for i, slot in batch:
+            self._harvest(by_slot[slot], ids[i, : counts[i]].copy(), log_probs[i, : counts[i]].copy())
+
+    def _chosen(self, batch: list[tuple[int, int]] | None) -> tuple[np.ndarray | None, decoding.Rows]:
+        if batch is None:
+            return None, self._rows
+        places, rows = np.full(self._few, self._seats.padding, np.int32), decoding.empty_rows(self._few)
+        index, slots = map(list, zip(*batch, strict=True))
+        places[index] = [self._seats.local(slot) for slot in slots]
+        for chosen, of_all in zip(rows, self._rows, strict=True):
+            chosen[index] = of_all[slots]
+        return places, rows
+
+    def _harvest(self, job: Job, ids: np.ndarray, log_probs: np.ndarray) -> None:
+        if not len(ids):
+            return
+        job.add(ids, log_probs)
+        rows, slot, ended = self._rows, job.slot, int(ids[-1]) in self.end_ids
+        if job.made < self.max_new and not ended:
+            rows.token[slot], rows.made[slot] = ids[-1], job.made
+            rows.at[slot] += len(ids)
+            return
+        # The last token has not been read into the cache.
+        self._seats.held[slot] = np.concatenate([job.context, job.end(ended=ended).response_ids[:-1]])
+        self._leave(job)
+        job.owner.ended.append(job)
+
+
+def _left(job: Job) -> int:
+    return len(job.context) - job.read

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import random
+import threading
+import time
+
 import numpy as np
 import pytest
+from toy_world import Corridor, CorridorWorld
 
+from pivotopd_jax.records import Trajectory
 from pivotopd_jax.rollout.collect import fresh_starts, play, resumed_starts
 
 SEEDED = {"temperature": 1.0, "seed": 3}
@@ -19,6 +25,69 @@ def test_trajectories_do_not_depend_on_concurrency(toy):
     assert [t.group for t in wide] == [0, 0, 1, 1, 2, 2, 3, 3]
     for left, right in zip(wide, narrow, strict=True):
         assert [x.response_ids.tolist() for x in left.turns] == [x.response_ids.tolist() for x in right.turns]
+
+
+class Slow(Corridor):
+    """Takes its time, never the same."""
+
+    def step(self, action):
+        time.sleep(random.random() * 0.01)
+        return super().step(action)
+
+
+class SlowWorld(CorridorWorld):
+    def make(self):
+        return Slow()
+
+
+@pytest.mark.parametrize("concurrency", [8, 3])
+def test_trajectories_do_not_depend_on_threads(toy, concurrency):
+    starts = fresh_starts(SlowWorld(), toy.prompter, toy.world.tasks("train"), rollouts=2, max_turns=4)
+    policy, finished = toy.sampler(), []
+    played = []
+    for threads in (0, 1, 4):
+        policy.load(policy.params)
+        order: list[Trajectory] = []
+        played.append(play(policy, starts, concurrency=concurrency, threads=threads, on_finish=order.append, **SEEDED))
+        finished.append([(t.task.id, len(t.turns)) for t in order])
+    between, one, four = played
+    assert finished[1] == finished[2]
+    for without, left, right in zip(between, one, four, strict=True):
+        assert len(without.turns) == len(left.turns) == len(right.turns)
+        for a, b, c in zip(without.turns, left.turns, right.turns, strict=True):
+            np.testing.assert_array_equal(a.response_ids, b.response_ids)
+            np.testing.assert_allclose(a.log_probs, b.log_probs, atol=1e-5)
+            np.testing.assert_array_equal(b.response_ids, c.response_ids)
+            np.testing.assert_array_equal(b.log_probs, c.log_probs)  # to the last bit
+            np.testing.assert_array_equal(b.context_ids, c.context_ids)
+
+
+class Broken(CorridorWorld):
+    """Whose environments break at their second step."""
+
+    def make(self):
+        class Env(Corridor):
+            steps = 0
+
+            def step(self, action):
+                self.steps += 1
+                if self.steps == 2:
+                    raise OSError("the environment broke")
+                return super().step(action)
+
+        return Env()
+
+
+@pytest.mark.parametrize("threads", [0, 3])
+def test_a_broken_environment_ends_the_rollout_and_leaves_the_policy_usable(toy, threads):
+    starts = fresh_starts(Broken(), toy.prompter, toy.world.tasks("train"), rollouts=2, max_turns=4)
+    policy = toy.sampler()
+    with pytest.raises(OSError, match="the environment broke"):
+        play(policy, starts, concurrency=8, threads=threads, **SEEDED)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("environments")]
+    policy.load(policy.params)
+    starts = fresh_starts(toy.world, toy.prompter, toy.world.tasks("train"), rollouts=1, max_turns=2)
+    assert len(play(policy, starts, concurrency=8, threads=threads, **SEEDED)) == 4
 
 
 def test_ids_of_a_transcript_are_those_that_were_sampled(toy):

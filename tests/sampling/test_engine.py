@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from local_processes import assert_all_well, run_processes
+from sharded_sampling import LEARNER
 
 from pivotopd_jax.models.qwen3 import Qwen3, Qwen3Config, apply, compute_logits, split
 from pivotopd_jax.models.qwen3_config import MoeConfig
-from pivotopd_jax.sampling.engine import Sampler, bucket, common_prefix
-from pivotopd_jax.sampling.policy import Request
+from pivotopd_jax.sampling import decoding
+from pivotopd_jax.sampling.engine import Sampler
+from pivotopd_jax.sampling.policy import Request, Sample, SampledStream
 
 CONFIG = Qwen3Config(60, 16, 32, 2, 2, 1, 8, 1e4, 1e-6, True, 512)
 LENGTH = 256
@@ -31,8 +36,8 @@ def model():
     return make_model(CONFIG)
 
 
-def make_sampler(model, slots=4, config=CONFIG) -> Sampler:
-    return Sampler(config, *model, slots=slots, capacity=160, max_new=6, end_ids=ENDS, chunk=16)
+def make_sampler(model, slots=4, config=CONFIG, max_new=6, end_ids=ENDS) -> Sampler:
+    return Sampler(config, *model, slots=slots, capacity=160, max_new=max_new, end_ids=end_ids, chunk=16)
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +141,179 @@ def test_a_context_without_room_is_refused(model, length):
         make_sampler(model).sample([Request(0, np.ones(length, np.int32), 0)], temperature=1.0)
 
 
-def test_helpers():
-    assert [bucket(n, 16) for n in (1, 16, 17, 64, 65)] == [16, 16, 32, 64, 128]
-    assert common_prefix(np.array([1, 2, 3]), np.array([1, 2, 4, 5])) == 2
-    assert common_prefix(np.array([1, 2]), np.array([1, 2, 4])) == 2
+def expected_log_probs(full_log_probs, request: Request, sample: Sample) -> np.ndarray:
+    ids = np.concatenate([request.context_ids, sample.response_ids])
+    return full_log_probs(ids)[np.arange(len(request.context_ids) - 1, len(ids) - 1), sample.response_ids]
+
+
+def drained(stream, count: int) -> list[tuple[Request, Sample]]:
+    found = []
+    while len(found) < count:
+        found += stream.poll()
+    return found
+
+
+def test_a_stream_gives_what_each_request_would_get_alone(model, full_log_probs):
+    """More requests than slots, one by one and in another order, and two turns of a session on one another's heels."""
+    requests = [Request(i % 9, ids, 40 + i) for i, ids in enumerate(contexts(12, seed=7))]
+    alone = {r.seed: make_sampler(model).sample([r], temperature=1.0)[0] for r in requests}
+    for order in (requests, requests[::-1]):
+        sampler, found = make_sampler(model), []
+        with sampler.stream(temperature=1.0) as stream:
+            for request in order:
+                stream.submit(request)
+                found += stream.poll()
+            found += drained(stream, len(order) - len(found))
+        assert sorted(r.seed for r, _ in found) == [r.seed for r in requests]
+        for request, sample in found:
+            np.testing.assert_array_equal(sample.response_ids, alone[request.seed].response_ids)
+            np.testing.assert_allclose(sample.log_probs, expected_log_probs(full_log_probs, request, sample), atol=2e-5)
+
+
+def test_a_stream_goes_on_while_another_is_sampled_from(model):
+    (first, second) = (Request("same", ids, i) for i, ids in enumerate(contexts(2, seed=8)))
+    expected = [make_sampler(model).sample([r], temperature=t)[0] for r, t in ((first, 1.0), (second, 0.0))]
+    sampler = make_sampler(model)
+    with sampler.stream(temperature=1.0) as stream:
+        stream.submit(first)
+        (sampled,) = sampler.sample([second], temperature=0.0)
+        ((request, streamed),) = drained(stream, 1)
+    assert request is first
+    for found, alone in zip((streamed, sampled), expected, strict=True):
+        np.testing.assert_array_equal(found.response_ids, alone.response_ids)
+
+
+def test_a_long_context_does_not_keep_others_waiting(model, full_log_probs):
+    sampler = make_sampler(model, slots=4, max_new=40, end_ids=())
+    short, long = (Request(n, np.arange(7, 7 + n, dtype=np.int32) % 53 + 7, n) for n in (5, 150))
+    with sampler.stream(temperature=1.0) as stream:
+        stream.submit(short)
+        assert stream.poll() == []
+        stream.submit(long)
+        ((first, _),) = drained(stream, 1)
+        assert first is short
+        job = next(job for job in sampler._seats.jobs if job)
+        assert (job.request, job.made) == (long, 0)  # of its ten chunks some are still to be read
+        ((_, sample),) = drained(stream, 1)
+    np.testing.assert_allclose(sample.log_probs, expected_log_probs(full_log_probs, long, sample), atol=2e-5)
+
+
+def spied(monkeypatch, name: str) -> list[tuple]:
+    """The positional arguments after the cache of all calls of a function of `decoding`."""
+    calls, function = [], getattr(decoding, name)
+
+    def spy(*arguments, **named):
+        calls.append(arguments[1:] if name == "copy" else arguments[3:])
+        return function(*arguments, **named)
+
+    monkeypatch.setattr(decoding, name, spy)
+    return calls
+
+
+def test_rollouts_of_one_task_read_its_prompt_once(model, full_log_probs, monkeypatch):
+    (context,) = contexts(1, seed=9)
+    fills, copies = spied(monkeypatch, "fill"), spied(monkeypatch, "copy")
+    requests = [Request(i, context, i) for i in range(4)]
+    for request, sample in zip(requests, make_sampler(model).sample(requests, temperature=1.0), strict=True):
+        np.testing.assert_allclose(sample.log_probs, expected_log_probs(full_log_probs, request, sample), atol=2e-5)
+    assert len(fills) == -(-(len(context) - 1) // 16)
+    assert all((places < 4).sum() == 1 for places, *_ in fills)
+    assert [(places < 4).sum() for _, places in copies] == [3]
+
+
+def test_few_live_responses_do_not_pay_for_all_slots(model, monkeypatch):
+    decodes, sampler = spied(monkeypatch, "decode"), make_sampler(model, slots=8)
+    ids = contexts(8, seed=10)
+    for count, rows in ((8, 8), (2, 2), (3, 8)):
+        decodes.clear()
+        sampler.sample([Request(i, ids[i], i) for i in range(count)], temperature=1.0)
+        assert {len(rows.token) for _, rows, *_ in decodes} == {rows}
+
+
+def test_the_number_of_compiled_shapes_is_bounded(model):
+    """Keys 128 and 256; chunks of 16; rows: a quarter, or all in place."""
+    sizes = {name: getattr(decoding, name)._cache_size() for name in ("fill", "copy", "decode")}
+    sampler, random = make_sampler(model, slots=12), np.random.default_rng(11)  # no other test has 12 slots
+    for turn in range(12):
+        ids = contexts(int(random.integers(1, 30)), seed=turn)
+        ids = [np.resize(context, random.integers(1, 160)) for context in ids]
+        sampler.sample([Request(i, context, i) for i, context in enumerate(ids * 2)], temperature=1.0)
+    added = {name: getattr(decoding, name)._cache_size() - size for name, size in sizes.items()}
+    # A cache that has not grown yet has another shape.
+    assert 0 < added["fill"] <= 3
+    assert 0 < added["decode"] <= 5
+    assert 0 < added["copy"] <= 3
+
+
+def test_log_probs_are_raw_whatever_is_cut_off(model, full_log_probs):
+    requests = [Request(i, ids, i) for i, ids in enumerate(contexts(4, seed=12))]
+    whole = make_sampler(model).sample(requests, temperature=0.7)
+    cut = make_sampler(model).sample(requests, temperature=0.7, top_p=0.3)
+    assert any(a.response_ids.tolist() != b.response_ids.tolist() for a, b in zip(whole, cut, strict=True))
+    for request, sample in zip(requests, cut, strict=True):
+        np.testing.assert_allclose(sample.log_probs, expected_log_probs(full_log_probs, request, sample), atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"temperature": -1.0}, "temperature is -1"), ({"temperature": 1.0, "top_p": 0.0}, r"top_p is 0\.0; expected"),
+     ({"temperature": 1.0, "top_p": 1.1}, r"top_p is 1\.1"), ({"temperature": float("nan")}, "temperature is nan")],
+)  # fmt: skip
+def test_what_is_no_distribution_is_refused(model, options, message):
+    sampler = make_sampler(model)
+    for attempt in (sampler.stream, lambda **o: sampler.sample([], **o)):
+        with pytest.raises(ValueError, match=message):
+            attempt(**options)
+
+
+def test_new_weights_under_way_are_refused_until_the_stream_is_closed(model):
+    sampler = make_sampler(model)
+    with sampler.stream(temperature=1.0) as stream:
+        for i, ids in enumerate(contexts(6, seed=13)):
+            stream.submit(Request(i, ids, i))
+        stream.poll()
+        with pytest.raises(RuntimeError, match="while responses are under way; close their stream first"):
+            sampler.load(sampler.params)
+    sampler.load(sampler.params)
+    assert len(sampler.sample([Request(0, contexts(1, seed=14)[0], 0)], temperature=1.0)) == 1
+
+
+def test_a_policy_that_can_only_sample_streams_too(model):
+    requests = [Request(i, ids, i) for i, ids in enumerate(contexts(3, seed=15))]
+    expected = make_sampler(model).sample(requests, temperature=1.0)
+    with SampledStream(make_sampler(model), 1.0, 1.0) as stream:
+        for request in requests:
+            stream.submit(request)
+        found = stream.poll()
+        assert stream.poll() == []
+    assert [request for request, _ in found] == requests
+    for (_, sample), alone in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(sample.response_ids, alone.response_ids)
+
+
+@pytest.fixture(scope="module")
+def sharded(tmp_path_factory) -> dict[str, np.ndarray]:
+    """What eight devices sampled, and one."""
+    file = tmp_path_factory.mktemp("sharded") / "samples.npz"
+    script = Path(__file__).parents[1] / "sharded_sampling.py"
+    assert_all_well(run_processes([str(script), str(file)], [{}], devices=8))
+    return dict(np.load(file))
+
+
+@pytest.mark.parametrize(
+    ("case", "rows", "heads"),
+    [("as the learner's", 16 // LEARNER[0], 1), ("tensor 1", 2, 2), ("tensor 2", 4, 1), ("tensor 4", 8, 2)],
+)
+def test_eight_devices_sample_what_one_does(sharded, case, rows, heads):
+    """Two key/value heads divide among two devices, and are whole on each of four."""
+    assert sharded[f"{case}/devices"] == 8
+    assert sharded[f"{case}/part"].tolist() == [rows, 128, heads, 8]
+    for i in range(51):
+        np.testing.assert_array_equal(sharded[f"{case}/ids/{i}"], sharded[f"one/ids/{i}"])
+        np.testing.assert_allclose(sharded[f"{case}/log_probs/{i}"], sharded[f"one/log_probs/{i}"], atol=1e-5)
+
+
+def test_slots_that_do_not_divide_are_refused(model):
+    mesh: Any = jax.sharding.AbstractMesh((3, 1, 1), ("fsdp", "tensor", "expert"))
+    with pytest.raises(ValueError, match=r"4 slots do not divide among 3 parts of the devices; set config\.sampler"):
+        Sampler(CONFIG, *model, slots=4, capacity=160, max_new=6, end_ids=ENDS, mesh=mesh)

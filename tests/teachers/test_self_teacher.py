@@ -78,7 +78,7 @@ class Writer(Scripted):
 
     max_new, params, ended = 64, "old", True
 
-    def sample(self, requests, *, temperature):
+    def sample(self, requests, *, temperature, top_p=1.0):
         return [replace(sample, ended=self.ended) for sample in super().sample(requests, temperature=temperature)]
 
     def load(self, params):

@@ -1,0 +1,223 @@
+"""The device's part of sampling: reads tokens into a cache of keys and values, and decodes from it.
+
+On a mesh the rows of the cache are spread over the axis "fsdp" in equal parts, and its heads over "tensor". A function
+that works on some rows takes equally many of each part, named by their place within it: no row ever leaves its device.
+A row number past the end is padding: what is read for it is thrown away.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from pivotopd_jax.models.qwen3 import Cache, Qwen3Config, apply, compute_logits, init_cache
+
+BY_ROWS = PartitionSpec("fsdp")
+
+
+class Rows(NamedTuple):
+    """What decoding has to know of every row, each `[rows]`.
+
+    Attributes:
+        token: int32, the last token, not yet in the cache.
+        at: int32, its position; what lies there and beyond is free to be overwritten.
+        made: int32, tokens that the response has so far.
+        live: bool, whether a response is wanted.
+        seed: uint32, fixes it.
+        temperature, top_p: float32.
+    """
+
+    token: Any
+    at: Any
+    made: Any
+    live: Any
+    seed: Any
+    temperature: Any
+    top_p: Any
+
+
+def empty_rows(rows: int) -> Rows:
+    """Rows of which none is live, on the host."""
+    kinds = (np.int32, np.int32, np.int32, np.bool_, np.uint32, np.float32, np.float32)
+    return Rows(*(np.zeros(rows, kind) for kind in kinds))
+
+
+def parts_of(mesh: Mesh | None) -> int:
+    """Into how many parts the rows are cut."""
+    return 1 if mesh is None else mesh.shape["fsdp"]
+
+
+def make_cache(config: Qwen3Config, rows: int, length: int, dtype: Any, mesh: Mesh | None) -> Cache:
+    """An empty cache of `length` tokens a row, where it belongs; heads that do not divide are whole on every device."""
+    if mesh is None:
+        return init_cache(config, rows, length, dtype)
+    return jax.jit(partial(init_cache, config, rows, length, dtype), out_shardings=_place(config.num_kv_heads, mesh))()
+
+
+def _place(heads: int, mesh: Mesh) -> NamedSharding:
+    tensor = "tensor" if heads % mesh.shape["tensor"] == 0 else None
+    return NamedSharding(mesh, PartitionSpec("fsdp", None, tensor))
+
+
+def _placed(cache: Any, mesh: Mesh | None) -> Cache:
+    if mesh is None:
+        return cache
+    return jax.lax.with_sharding_constraint(cache, _place(cache[0][0].shape[2], mesh))
+
+
+def _spread(tree: Any, mesh: Mesh | None) -> Any:
+    return tree if mesh is None else jax.lax.with_sharding_constraint(tree, NamedSharding(mesh, BY_ROWS))
+
+
+def _by_parts(function: Any, mesh: Mesh | None) -> Any:
+    """`function` of arrays whose rows are named by their place within a part, applied to each part."""
+    if mesh is None:
+        return function
+    return jax.shard_map(function, mesh=mesh, in_specs=BY_ROWS, out_specs=BY_ROWS, axis_names={"fsdp"})
+
+
+def _read(cache: Cache, rows: jax.Array, mesh: Mesh | None) -> Cache:
+    take = _by_parts(lambda c, r: c.at[r].get(mode="clip"), mesh)
+    return jax.tree.map(lambda c: take(c, rows), cache)
+
+
+def _write(cache: Cache, rows: jax.Array, part: Any, mesh: Mesh | None) -> Cache:
+    put = _by_parts(lambda c, r, p: c.at[r].set(p, mode="drop"), mesh)
+    return _placed(jax.tree.map(lambda c, p: put(c, rows, p), cache, part), mesh)
+
+
+def _causal(positions: jax.Array, cache: Cache) -> jax.Array:
+    return jnp.arange(cache[0][0].shape[1])[None, None, :] <= positions[:, :, None]
+
+
+@partial(jax.jit, static_argnames=("graphdef", "mesh"), donate_argnames=("cache",))
+def fill(graphdef, params, cache: Cache, rows, tokens, start, *, mesh: Mesh | None = None) -> Cache:
+    """Reads `tokens [rows, length]` into the cache rows `rows`, from positions `start [rows]` on."""
+    tokens, start = _spread((tokens, start), mesh)
+    part = _read(cache, rows, mesh)
+    positions = start[:, None] + jnp.arange(tokens.shape[1])
+    _, part = apply(graphdef, params, tokens, positions, _causal(positions, part), part, start)
+    return _write(cache, rows, part, mesh)
+
+
+@partial(jax.jit, static_argnames=("mesh",), donate_argnames=("cache",))
+def copy(cache: Cache, sources, rows, *, mesh: Mesh | None = None) -> Cache:
+    """Lets the rows `rows` hold what the rows `sources`, each of the same part, hold."""
+    return _write(cache, rows, _read(cache, sources, mesh), mesh)
+
+
+@partial(jax.jit, static_argnames=("length", "mesh"))
+def _longer(array: jax.Array, *, length: int, mesh: Mesh | None) -> jax.Array:
+    longer = jnp.pad(array, ((0, 0), (0, length - array.shape[1]), (0, 0), (0, 0)))
+    return longer if mesh is None else jax.lax.with_sharding_constraint(longer, _place(array.shape[2], mesh))
+
+
+def grown(cache: Cache, length: int, mesh: Mesh | None) -> Cache:
+    """`cache` with room for `length` tokens a row. Uses it up: never more than one array is there twice."""
+    layers = []
+    for pair in cache:
+        longer = []
+        for array in pair:
+            longer.append(_longer(array, length=length, mesh=mesh))
+            array.delete()
+        layers.append(tuple(longer))
+    return tuple(layers)
+
+
+def draw(logits: jax.Array, rows: Rows, *, nucleus: bool) -> tuple[jax.Array, jax.Array]:
+    """A token of each row and its log-probability under the raw logits; both `[rows]`.
+
+    Args:
+        logits: `[rows, vocabulary]` float32.
+        rows: seeds and lengths so far fix the draw.
+        nucleus: whether `rows.top_p` is looked at; it takes sorting the vocabulary.
+    """
+    keys = jax.vmap(lambda seed, made: jax.random.fold_in(jax.random.key(seed), made))(rows.seed, rows.made)
+    noise = jax.vmap(lambda key: jax.random.gumbel(key, logits.shape[-1:]))(keys)
+    # The greatest of logits / temperature + noise is a sample (Gumbel's trick); so it is times the temperature.
+    score = logits + rows.temperature[:, None] * noise
+    if nucleus:
+        score = jnp.where(in_nucleus(logits, rows.temperature, rows.top_p), score, -jnp.inf)
+    token = jnp.argmax(score, axis=-1).astype(jnp.int32)
+    log_probs = jax.nn.log_softmax(logits)
+    return token, jnp.take_along_axis(log_probs, token[:, None], axis=-1)[:, 0]
+
+
+def in_nucleus(logits: jax.Array, temperature: jax.Array, top_p: jax.Array) -> jax.Array:
+    """Whether each token is of the nucleus, `[rows, vocabulary]` bool; of equally likely ones the lower ids come first.
+
+    That is whether the tokens before it, the likeliest first, are less than `top_p` of the distribution.
+    """
+    order = jnp.argsort(-logits, axis=-1, stable=True)
+    above = logits - jnp.max(logits, axis=-1, keepdims=True)
+    # At temperature 0 all but the likeliest are sent to where their probability is 0.
+    probs = jax.nn.softmax(above / jnp.maximum(temperature, 1e-6)[:, None], axis=-1)
+    ranked = jnp.take_along_axis(probs, order, axis=-1)
+    before = jnp.cumsum(ranked, axis=-1) - ranked
+    kept = jnp.take_along_axis(before < top_p[:, None], jnp.argsort(order, axis=-1), axis=-1)
+    # The sum of all may be 1 before the last token, by rounding; without a nucleus that token counts, too.
+    return kept | (top_p[:, None] >= 1)
+
+
+@partial(
+    jax.jit,
+    static_argnames=("graphdef", "block", "max_new", "end_ids", "nucleus", "mesh"),
+    donate_argnames=("cache",),
+)
+def decode(
+    graphdef, params, cache: Cache, places, rows: Rows, steps, enough, *, block: int, max_new: int,
+    end_ids: tuple[int, ...], nucleus: bool, mesh: Mesh | None = None,
+):  # fmt: skip
+    """Decodes the live ones of `rows` until `steps` tokens are done, or `enough` responses (or all) have ended.
+
+    Args:
+        graphdef, params: of the model.
+        cache: used up.
+        places: `[rows]` int32, the cache rows that these are; None if they are all, which saves taking them out.
+        rows: of the responses.
+        steps: at most `block`.
+        enough: ended responses that are worth a pause.
+        block: greatest number of tokens a row.
+        max_new: length at which a response is cut.
+        end_ids: tokens that end one.
+        nucleus: as in `draw`.
+        mesh: on which the cache lies.
+
+    Returns:
+        (cache, ids `[rows, block]`, log-probs `[rows, block]`, how many of them each row has made `[rows]`).
+    """
+    rows = _spread(rows, mesh)
+    ends = jnp.asarray(end_ids, jnp.int32)
+    part = cache if places is None else _read(cache, places, mesh)
+    wanted = jnp.sum(rows.live)
+
+    def unfinished(state):
+        step, rows, *_ = state
+        live = jnp.sum(rows.live)
+        return (step < steps) & (live > 0) & (wanted - live < enough)
+
+    def advance(state):
+        step, rows, ids, log_probs, part = state
+        positions = rows.at[:, None]
+        mask = _causal(positions, part)
+        hidden, part = apply(graphdef, params, rows.token[:, None], positions, mask, part, rows.at)
+        drawn, log_prob = draw(compute_logits(graphdef, params, hidden[:, 0]), rows, nucleus=nucleus)
+        ids = ids.at[:, step].set(jnp.where(rows.live, drawn, 0))
+        log_probs = log_probs.at[:, step].set(jnp.where(rows.live, log_prob, 0.0))
+        made = rows.made + rows.live
+        going = rows.live & ~jnp.isin(drawn, ends) & (made < max_new)
+        # Any other row reads its token again in place, which changes nothing that is ever attended to.
+        token = jnp.where(going, drawn, rows.token)
+        rows = rows._replace(token=token, at=rows.at + going, made=made, live=going)
+        return step + 1, rows, ids, log_probs, part
+
+    shape = (rows.token.shape[0], block)
+    blank = _spread((jnp.zeros(shape, jnp.int32), jnp.zeros(shape, jnp.float32)), mesh)
+    _, after, ids, log_probs, part = jax.lax.while_loop(unfinished, advance, (jnp.int32(0), rows, *blank, part))
+    cache = _placed(part, mesh) if places is None else _write(cache, places, part, mesh)
+    return cache, ids, log_probs, after.made - rows.made
