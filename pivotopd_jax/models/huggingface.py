@@ -63,11 +63,33 @@ def load(
     config = Qwen3Config.from_dict(_read_json(directory / "config.json"))
     tokenizer = _load_tokenizer(directory)
     _check_vocabulary(config, tokenizer)
-    graphdef, shapes = abstract(config, dtype)
-    tensors = _open_tensors(directory)
-    _check_tensors(directory, config, shapes, tensors)
-    params = _read_params(shapes, tensors, None if shardings is None else shardings(shapes))
+    graphdef, params = assemble(directory, config, _open_tensors(directory), dtype=dtype, shardings=shardings)
     return config, graphdef, params, tokenizer
+
+
+def assemble(
+    source: str | Path,
+    config: Qwen3Config,
+    tensors: Mapping[str, Any],
+    *,
+    dtype: DTypeLike = jnp.float32,
+    shardings: Shardings | None = None,
+) -> tuple[nnx.GraphDef, nnx.State]:
+    """A model of `config` from `tensors`, under HuggingFace's names, each like a slice of a safetensors file.
+
+    Args:
+        source: where they come from, for messages.
+        config: of the model.
+        tensors: have `get_shape()` and are read by indexing.
+        dtype: as for `load`.
+        shardings: as for `load`.
+
+    Raises:
+        ValueError: tensors are missing, unexpected or of another shape.
+    """
+    graphdef, shapes = abstract(config, dtype)
+    _check_tensors(source, config, shapes, tensors)
+    return graphdef, _read_params(shapes, tensors, None if shardings is None else shardings(shapes))
 
 
 def save(directory: str | Path, config: Qwen3Config, params: nnx.State, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -157,7 +179,7 @@ def _open_file(path: Path) -> Mapping[str, Any]:
     return {name: handle.get_slice(name) for name in names}
 
 
-def _check_tensors(directory: Path, config: Qwen3Config, shapes: nnx.State, tensors: Mapping[str, Any]) -> None:
+def _check_tensors(source: str | Path, config: Qwen3Config, shapes: nnx.State, tensors: Mapping[str, Any]) -> None:
     expected = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(shapes):
         name = parameter_name(path)
@@ -177,7 +199,7 @@ def _check_tensors(directory: Path, config: Qwen3Config, shapes: nnx.State, tens
     }
     found = [f"{problem}: {_some(names)}" for problem, names in problems.items() if names]
     if found:
-        raise ValueError(f"the tensors in {directory} do not fit its config.json; {'; '.join(found)}")
+        raise ValueError(f"the tensors in {source} do not fit its configuration; {'; '.join(found)}")
 
 
 def _some(names: Sequence[str], limit: int = 5) -> str:
