@@ -124,7 +124,7 @@ def _attend_trees(query: jax.Array, key: jax.Array, value: jax.Array, tree: Tree
 def _attend_stretch(query: jax.Array, key: jax.Array, value: jax.Array, tree: Tree, start: int) -> jax.Array:
     """Attention of the queries from index `start` on to all keys given."""
     length, keys = query.shape[3], key.shape[2]
-    size = min(length, max(64, 1 << (SCORES_AT_ONCE // keys).bit_length() - 1))
+    size = min(length, max(64, 1 << max(1, SCORES_AT_ONCE // keys).bit_length() - 1))
     blocks = -(-length // size)
     padding = [(0, 0)] * 3 + [(0, blocks * size - length), (0, 0)]
     each = jnp.pad(query, padding).reshape(*query.shape[:3], blocks, size, -1)

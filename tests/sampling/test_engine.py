@@ -315,5 +315,5 @@ def test_eight_devices_sample_what_one_does(sharded, case, rows, heads):
 
 def test_slots_that_do_not_divide_are_refused(model):
     mesh: Any = jax.sharding.AbstractMesh((3, 1, 1), ("fsdp", "tensor", "expert"))
-    with pytest.raises(ValueError, match=r"4 slots do not divide among 3 parts of the devices; set config\.sampler"):
+    with pytest.raises(ValueError, match=r"4 slots do not divide among 3 devices; set config\.sampler"):
         Sampler(CONFIG, *model, slots=4, capacity=160, max_new=6, end_ids=ENDS, mesh=mesh)
