@@ -51,7 +51,7 @@ class Planned:
 
 
 def memory_table(
-    config: Any, model: Qwen3Config, mesh: Mesh, assumed: Assumptions, programs: dict[str, Memory]
+    config: Any, model: Qwen3Config, mesh: Mesh | AbstractMesh, assumed: Assumptions, programs: dict[str, Memory]
 ) -> dict[str, float]:
     """Bytes on one device by what they hold; "in all" is the most that is held at once."""
     dtype = jnp.dtype(config.learner.dtype)
