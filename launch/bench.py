@@ -6,6 +6,7 @@ tasks and from recorded states amid ALFWorld games; new searches a second, and m
 --suite=step [--config=FILE:preset --workdir=DIR]: seconds of each stage of a step, GRPO and PivotOPD with K = 0 to 3.
 --suite=memory [--data=DIR]: logits of Qwen3's vocabulary in chunks against all at once, log-probs and KL with their
 gradients: megabytes and seconds; token trees against padded rows: tokens held, seconds of an update. Two minutes.
+--suite=lora: gigabytes of arrays that a run with the sizes of Qwen3-1.7B holds, with and without adapters.
 --suite=catalogue: a synthetic WebShop catalogue of the full size: seconds to make it, new searches a second, megabytes
 that a process has to itself.
 --suite=passages: synthetic passages as of Wikipedia: seconds to index 100,000 of them, new searches a second,
@@ -60,10 +61,17 @@ def _memory(arguments: argparse.Namespace) -> Any:
     return {"head": bench_head(), "packing": bench_packing(arguments.data)}
 
 
+def _lora(arguments: argparse.Namespace) -> Any:
+    from pivotopd_jax.evaluation.bench_lora import bench_lora
+
+    return {"lora": bench_lora()}
+
+
 SUITES: dict[str, Callable[[argparse.Namespace], Any]] = {
     "envs": _envs,
     "step": _step,
     "memory": _memory,
+    "lora": _lora,
     "catalogue": _catalogue,
     "passages": _passages,
 }

@@ -18,7 +18,6 @@ from pivotopd_jax.evaluation.checkpointed import evaluate_checkpoint, evaluation
 from pivotopd_jax.evaluation.compare import Judging, compare, comparison_table, draw_comparison
 from pivotopd_jax.learner.checkpoints import ConfigurationChanged
 from pivotopd_jax.methods import METHODS, make_method
-from pivotopd_jax.models import huggingface
 from pivotopd_jax.models.qwen3 import apply, compute_logits
 from pivotopd_jax.prompts.actions import format_action
 from pivotopd_jax.prompts.hints import action_hint
