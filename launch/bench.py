@@ -8,6 +8,7 @@ tasks and from recorded states amid ALFWorld games; new searches a second, and m
 gradients: megabytes and seconds; token trees against padded rows: tokens held, seconds of an update. Two minutes.
 --suite=peers [--peers=DIR --threads=N]: our sampler, a GRPO step, a step of distillation and a rollout, beside Tunix,
 transformers, TRL and lock-step rollouts; peers are installed by launch/peers.sh. Nothing else may run meanwhile.
+--suite=lora: gigabytes of arrays that a run with the sizes of Qwen3-1.7B holds, with and without adapters.
 --suite=catalogue: a synthetic WebShop catalogue of the full size: seconds to make it, new searches a second, megabytes
 that a process has to itself.
 --suite=passages: synthetic passages as of Wikipedia: seconds to index 100,000 of them, new searches a second,
@@ -78,11 +79,18 @@ def _peers(arguments: argparse.Namespace) -> Any:
     return {"peers": found}
 
 
+def _lora(arguments: argparse.Namespace) -> Any:
+    from pivotopd_jax.evaluation.bench_lora import bench_lora
+
+    return {"lora": bench_lora()}
+
+
 SUITES: dict[str, Callable[[argparse.Namespace], Any]] = {
     "envs": _envs,
     "step": _step,
     "memory": _memory,
     "peers": _peers,
+    "lora": _lora,
     "catalogue": _catalogue,
     "passages": _passages,
 }

@@ -11,6 +11,7 @@ routers and stacks of experts are neither adapted nor quantised.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -92,22 +93,56 @@ def adapt(
     Raises:
         ValueError: the model has no matrix of such a name, or one that is too small for the rank.
     """
+    structure, shapes, base_shapes = _structure(graphdef, params, lora)
+    _check_rank(shapes, lora.rank)
+    adapters = jax.jit(lambda: _fresh(shapes, seed), out_shardings=place(shapes))()
+    if not lora.base_dtype:
+        return Adapted(structure, adapters, params)
+
+    def quantised(params: nnx.State) -> nnx.State:
+        model = nnx.merge(structure, shapes, base_shapes)
+        found = nnx.clone(base_shapes)
+        nnx.replace_by_pure_dict(found, qwix.quantize_params(nnx.to_pure_dict(params), model))
+        return found
+
+    return Adapted(structure, adapters, jax.jit(quantised, out_shardings=place(base_shapes))(params))
+
+
+def _structure(graphdef: nnx.GraphDef, params: nnx.State, lora: Lora) -> tuple[nnx.GraphDef, nnx.State, nnx.State]:
+    """Of the adapted model: its structure, and the shapes of its adapters and of its base."""
     provider = _provider(lora)
 
-    def build(params: nnx.State) -> tuple[nnx.GraphDef, nnx.State, nnx.State | None]:
+    def build(params: nnx.State) -> tuple[nnx.GraphDef, nnx.State, nnx.State]:
         tokens, mask = jnp.zeros((1, 1), jnp.int32), jnp.ones((1, 1, 1), bool)
         model = nnx.merge(graphdef, params)
-        adapted = qwix.apply_lora_to_model(model, provider, tokens, tokens, mask, rngs=nnx.Rngs(seed))
+        adapted = qwix.apply_lora_to_model(model, provider, tokens, tokens, mask, rngs=_SameKey(0))
         structure, adapters, base = nnx.split(adapted, nnx.LoRAParam, ...)
-        return structure, adapters, base if lora.base_dtype else None
+        return structure, adapters, base
 
-    structure, *shapes = jax.eval_shape(build, params)
+    found = jax.eval_shape(build, params)
     if unused := [rule.module_path for rule in provider.get_unused_rules() if isinstance(rule, qwix.LoraRule)]:
         raise ValueError(f"no matrix of the model is adapted by the lora.targets {unused}; stacks of experts cannot be")
-    _check_rank(shapes[0], lora.rank)
-    made = jax.jit(lambda params: build(params)[1:], out_shardings=tuple(place(s) if s else None for s in shapes))
-    adapters, quantised = made(params)
-    return Adapted(structure, adapters, quantised if lora.base_dtype else params)
+    return found
+
+
+class _SameKey(nnx.Rngs):
+    """What qwix draws adapters with, where they are only shapes: counting its draws would be most of the tracing."""
+
+    def params(self) -> jax.Array:
+        return jax.random.key(0)
+
+
+def _fresh(shapes: nnx.State, seed: int) -> nnx.State:
+    """Every A uniform as He et al. (arXiv 1502.01852) have it, every B zero."""
+
+    def drawn(path: tuple[Any, ...], shape: jax.ShapeDtypeStruct) -> jax.Array:
+        name = parameter_name(path)
+        if name.endswith("lora_b"):
+            return jnp.zeros(shape.shape, shape.dtype)
+        key = jax.random.fold_in(jax.random.key(seed), zlib.crc32(name.encode()))
+        return jax.nn.initializers.he_uniform()(key, shape.shape, shape.dtype)
+
+    return jax.tree_util.tree_map_with_path(drawn, shapes)
 
 
 def _provider(lora: Lora) -> qwix.LoraProvider:
