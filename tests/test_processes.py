@@ -29,6 +29,7 @@ def steps_of(directory: Path) -> list[dict[str, float]]:
     return [{k: v for k, v in line.items() if line is lines[-1] or not k.startswith("eval/")} for line in lines]
 
 
+@pytest.mark.slow
 def test_a_run_of_two_processes_is_that_of_one(tmp_path):
     results = run_processes([RUN, str(tmp_path)], addressed(2))
     assert_all_well(results)
