@@ -6,6 +6,7 @@ Not a test: tests/sampling/test_engine.py starts it, in a process that has so ma
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,10 @@ from pivotopd_jax.models.qwen3 import Qwen3, shardings, split
 from pivotopd_jax.sampling.engine import Sampler
 from pivotopd_jax.sampling.policy import Request, Sample
 
+CONFIG = replace(DENSE, num_layers=1)
 LEARNER = (4, 2, 1)
 """The learner's devices along fsdp, tensor and expert."""
-TENSOR = (1, 2, 4)
+TENSOR = (1, 4)
 """Devices that share a copy of the weights in sampling; the model has two key/value heads."""
 
 
@@ -44,12 +46,12 @@ def samples(sampler: Sampler) -> list[Sample]:
     return found
 
 
-def make(config: Any, graphdef: Any, params: Any, mesh: Mesh | None) -> Sampler:
-    return Sampler(config, graphdef, params, slots=16, capacity=160, max_new=6, end_ids=(3, 4, 5), chunk=16, mesh=mesh)
+def make(graphdef: Any, params: Any, mesh: Mesh | None) -> Sampler:
+    return Sampler(CONFIG, graphdef, params, slots=16, capacity=160, max_new=6, end_ids=(3, 4, 5), chunk=16, mesh=mesh)
 
 
 def main(file: Path) -> None:
-    graphdef, params = split(Qwen3(DENSE, rngs=nnx.Rngs(0)))
+    graphdef, params = split(Qwen3(CONFIG, rngs=nnx.Rngs(0)))
     params = jax.tree.map(lambda x: 8 * x if x.ndim > 1 else x, params)
     mesh = make_mesh(*LEARNER)
     spread = jax.device_put(params, shardings(params, mesh, replicate_indivisible=True))
@@ -59,7 +61,7 @@ def main(file: Path) -> None:
         cases[f"tensor {tensor}"] = (local_copy(spread, mesh, here), here)
     found = {}
     for name, (placed, where) in cases.items():
-        sampler = make(DENSE, graphdef, placed, where)
+        sampler = make(graphdef, placed, where)
         for i, sample in enumerate(samples(sampler)):
             found[f"{name}/ids/{i}"], found[f"{name}/log_probs/{i}"] = sample.response_ids, sample.log_probs
         devices = {shard.device for array in jax.tree.leaves(sampler._cache) for shard in array.addressable_shards}

@@ -239,10 +239,9 @@ def test_the_number_of_compiled_shapes_is_bounded(model):
         ids = [np.resize(context, random.integers(1, 160)) for context in ids]
         sampler.sample([Request(i, context, i) for i, context in enumerate(ids * 2)], temperature=1.0)
     added = {name: getattr(decoding, name)._cache_size() - size for name, size in sizes.items()}
-    # A cache that has not grown yet has another shape.
-    assert 0 < added["fill"] <= 3
-    assert 0 < added["decode"] <= 5
-    assert 0 < added["copy"] <= 3
+    assert 0 < added["fill"] <= 2
+    assert 0 < added["decode"] <= 4
+    assert 0 < added["copy"] <= 2
 
 
 def test_log_probs_are_raw_whatever_is_cut_off(model, full_log_probs):
@@ -302,7 +301,7 @@ def sharded(tmp_path_factory) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize(
     ("case", "rows", "heads"),
-    [("as the learner's", 16 // LEARNER[0], 1), ("tensor 1", 2, 2), ("tensor 2", 4, 1), ("tensor 4", 8, 2)],
+    [("as the learner's", 16 // LEARNER[0], 1), ("tensor 1", 2, 2), ("tensor 4", 8, 2)],
 )
 def test_eight_devices_sample_what_one_does(sharded, case, rows, heads):
     """Two key/value heads divide among two devices, and are whole on each of four."""
@@ -315,5 +314,5 @@ def test_eight_devices_sample_what_one_does(sharded, case, rows, heads):
 
 def test_slots_that_do_not_divide_are_refused(model):
     mesh: Any = jax.sharding.AbstractMesh((3, 1, 1), ("fsdp", "tensor", "expert"))
-    with pytest.raises(ValueError, match=r"4 slots do not divide among 3 devices; set config\.sampler"):
+    with pytest.raises(ValueError, match=r"4 slots do not divide among 3 devices; set config\.sampler\.slots"):
         Sampler(CONFIG, *model, slots=4, capacity=160, max_new=6, end_ids=ENDS, mesh=mesh)
