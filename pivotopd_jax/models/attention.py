@@ -1,4 +1,4 @@
-"""Grouped-query attention under a mask: all at once, one query against a cache, or a block of queries at a time."""
+"""Grouped-query attention under a mask: all at once, or a block of queries at a time."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-
-FEW_KV_HEADS = 2
-"""Up to so many key/value heads decoding reads the cache as it lies, see `_attend_once`."""
 
 BLOCKWISE_FROM = 2048
 """Token trees of this length or more are attended to in blocks."""
@@ -73,24 +70,32 @@ def prepare(mask: Mask) -> jax.Array | Tree:
     return mask
 
 
+def by_head(key: jax.Array, value: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Keys and values as `attend` reads them, and as a cache holds them, so that nothing is transposed to decode.
+
+    Args:
+        key, value: `[batch, keys, num_kv_heads, head_dim]`.
+
+    Returns:
+        `[batch, num_kv_heads, head_dim, keys]` and `[batch, num_kv_heads, keys, head_dim]`.
+    """
+    return key.transpose(0, 2, 3, 1), value.transpose(0, 2, 1, 3)
+
+
 def attend(query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array | Tree) -> jax.Array:
     """Grouped-query attention.
 
     Args:
         query: `[batch, length, num_heads, head_dim]`.
-        key: `[batch, keys, num_kv_heads, head_dim]`.
-        value: like `key`.
+        key: `[batch, num_kv_heads, head_dim, keys]`.
+        value: `[batch, num_kv_heads, keys, head_dim]`.
         bias: from `prepare`.
 
     Returns:
         `[batch, length, num_heads, head_dim]`, of the query's dtype.
     """
     batch, length, num_heads, head_dim = query.shape
-    num_kv_heads = key.shape[2]
-    query = (query / math.sqrt(head_dim)).reshape(batch, length, num_kv_heads, -1, head_dim)
-    if length == 1 and num_kv_heads <= FEW_KV_HEADS and not isinstance(bias, Tree):
-        return _attend_once(query[:, 0], key, value, bias).reshape(query.shape[0], 1, num_heads, head_dim)
-    query, key, value = query.transpose(0, 2, 3, 1, 4), key.transpose(0, 2, 1, 3), value.transpose(0, 2, 1, 3)
+    query = (query / math.sqrt(head_dim)).reshape(batch, length, key.shape[1], -1, head_dim).transpose(0, 2, 3, 1, 4)
     if isinstance(bias, Tree):
         attended = _attend_trees(query, key, value, bias)
     else:
@@ -99,11 +104,11 @@ def attend(query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array |
 
 
 def _attend_grouped(query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array) -> jax.Array:
-    """Attention of scaled queries `[batch, kv, group, length, dim]` to keys and values `[batch, kv, keys, dim]`."""
+    """`attend` of scaled queries `[batch, kv, group, length, dim]`."""
     batch, num_kv_heads, group, length, head_dim = query.shape
     # The queries that share a key head are rows of one matrix: plain batched products are what XLA does fastest.
     rows = query.reshape(batch, num_kv_heads, group * length, head_dim)
-    scores = jnp.einsum("bkrd,bksd->bkrs", rows, key, preferred_element_type=jnp.float32)
+    scores = jnp.einsum("bkrd,bkds->bkrs", rows, key, preferred_element_type=jnp.float32)
     scores = scores.reshape(batch, num_kv_heads * group, length, -1) + bias[:, None]
     weights = jax.nn.softmax(scores, axis=-1).astype(value.dtype).reshape(batch, num_kv_heads, group * length, -1)
     return jnp.einsum("bkrs,bksd->bkrd", weights, value).reshape(query.shape)
@@ -117,13 +122,13 @@ def _attend_trees(query: jax.Array, key: jax.Array, value: jax.Array, tree: Tree
     for start in range(0, length, stretch):
         end = min(length, start + stretch)
         seen = Tree(tree.subtree_end[:, :end])
-        parts.append(_attend_stretch(query[:, :, :, start:end], key[:, :, :end], value[:, :, :end], seen, start))
+        parts.append(_attend_stretch(query[:, :, :, start:end], key[..., :end], value[:, :, :end], seen, start))
     return jnp.concatenate(parts, axis=3)
 
 
 def _attend_stretch(query: jax.Array, key: jax.Array, value: jax.Array, tree: Tree, start: int) -> jax.Array:
     """Attention of the queries from index `start` on to all keys given."""
-    length, keys = query.shape[3], key.shape[2]
+    length, keys = query.shape[3], key.shape[3]
     size = min(length, max(64, 1 << max(1, SCORES_AT_ONCE // keys).bit_length() - 1))
     blocks = -(-length // size)
     padding = [(0, 0)] * 3 + [(0, blocks * size - length), (0, 0)]
@@ -138,18 +143,3 @@ def _attend_stretch(query: jax.Array, key: jax.Array, value: jax.Array, tree: Tr
     firsts = start + size * jnp.arange(blocks)
     _, found = jax.lax.scan(block, None, (firsts, jnp.moveaxis(each, 3, 0)))
     return jnp.moveaxis(found, 0, 3).reshape(*query.shape[:3], blocks * size, -1)[:, :, :, :length]
-
-
-def _attend_once(query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array) -> jax.Array:
-    """Attention of one scaled query `[batch, kv, group, dim]` per sequence.
-
-    Each query is laid over the keys of all heads with zeros outside its own. That multiplies the arithmetic by
-    `num_kv_heads`, but keys and values are read as they lie in the cache: transposing them would cost more.
-    """
-    batch, num_kv_heads, group, head_dim = query.shape
-    own = jnp.eye(num_kv_heads, dtype=query.dtype)[:, None, :, None]
-    rows = (query[:, :, :, None] * own).reshape(batch, num_kv_heads * group, -1)
-    key, value = (x.reshape(batch, -1, num_kv_heads * head_dim) for x in (key, value))
-    scores = jnp.einsum("brc,bsc->brs", rows, key, preferred_element_type=jnp.float32) + bias
-    output = jnp.einsum("brs,bsc->brc", jax.nn.softmax(scores, axis=-1).astype(value.dtype), value)
-    return jnp.sum(output.reshape(batch, num_kv_heads, group, num_kv_heads, head_dim) * own, axis=3)

@@ -22,14 +22,14 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 from jax.typing import DTypeLike
 
 from pivotopd_jax.models import moe
-from pivotopd_jax.models.attention import Mask, Tree, attend, prepare
+from pivotopd_jax.models.attention import Mask, Tree, attend, by_head, prepare
 from pivotopd_jax.models.feed_forward import FeedForward, Projection, random_matrix
 from pivotopd_jax.models.head import Head
 from pivotopd_jax.models.qwen3_config import Qwen3Config
 from pivotopd_jax.models.row_axes import keep_rows
 
 Cache = tuple["KeyValue", ...]
-"""Keys and values of every layer, each `[batch, capacity, num_kv_heads, head_dim]`; keys are stored rotated."""
+"""Keys, stored rotated, and values of every layer, of the shapes that `attention.by_head` gives them."""
 
 KeyValue = tuple[jax.Array, jax.Array]
 
@@ -101,14 +101,18 @@ def rotate(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
     return rotated.astype(x.dtype)
 
 
-def write_cache(cache: jax.Array, new: jax.Array, write_at: jax.Array) -> jax.Array:
-    """Puts `new [batch, length, ...]` into slots `write_at[b]` and following of `cache [batch, capacity, ...]`.
+def write_cache(cached: KeyValue, key: jax.Array, value: jax.Array, write_at: jax.Array) -> KeyValue:
+    """Puts `key` and `value`, `[batch, length, kv, dim]`, into slots `write_at[b]` and following of a layer's cache.
 
     Slots beyond the capacity are dropped. `write_at` `[batch]` int32 must not be negative.
     """
-    batch, length = new.shape[:2]
-    slots = write_at[:, None] + jnp.arange(length)
-    return cache.at[jnp.arange(batch)[:, None], slots].set(new.astype(cache.dtype), mode="drop", unique_indices=True)
+    batch, length = key.shape[:2]
+    entries, slots = jnp.arange(batch)[:, None], write_at[:, None] + jnp.arange(length)
+    keys, values = cached[0].at[entries, :, :, slots], cached[1].at[entries, :, slots]
+    return (
+        keys.set(key.astype(cached[0].dtype), mode="drop", unique_indices=True),
+        values.set(value.astype(cached[1].dtype), mode="drop", unique_indices=True),
+    )
 
 
 class Attention(nnx.Module):
@@ -130,8 +134,10 @@ class Attention(nnx.Module):
         batch, length = where.angles[0].shape[:2]
         query, key, value = self._project(x, where)
         if cached is not None and where.write_at is not None and not isinstance(where.bias, Tree):
-            cached = write_cache(cached[0], key, where.write_at), write_cache(cached[1], value, where.write_at)
-            key, value = (entry[:, : where.bias.shape[2]].astype(x.dtype) for entry in cached)
+            cached, keys = write_cache(cached, key, value, where.write_at), where.bias.shape[2]
+            key, value = cached[0][..., :keys].astype(x.dtype), cached[1][:, :, :keys].astype(x.dtype)
+        else:
+            key, value = by_head(key, value)
         return self.o_proj(attend(query, key, value, where.bias).reshape(batch * length, -1)), cached
 
     def _project(self, x: jax.Array, where: Where) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -241,14 +247,20 @@ def _check_call(
         return
     if write_at is None:
         raise ValueError("a cache was given without write_at, the slots to write to")
-    if mask.shape[2] > cache[0][0].shape[1]:
-        raise ValueError(f"the mask has {mask.shape[2]} keys, the cache holds only {cache[0][0].shape[1]}")
+    if mask.shape[2] > capacity_of(cache):
+        raise ValueError(f"the mask has {mask.shape[2]} keys, the cache holds only {capacity_of(cache)}")
 
 
 def init_cache(config: Qwen3Config, batch: int, capacity: int, dtype: DTypeLike) -> Cache:
     """An empty cache of `capacity` slots (tokens) for each of `batch` sequences."""
-    shape = (batch, capacity, config.num_kv_heads, config.head_dim)
-    return tuple((jnp.zeros(shape, dtype), jnp.zeros(shape, dtype)) for _ in range(config.num_layers))
+    heads, size = config.num_kv_heads, config.head_dim
+    key, value = (batch, heads, size, capacity), (batch, heads, capacity, size)
+    return tuple((jnp.zeros(key, dtype), jnp.zeros(value, dtype)) for _ in range(config.num_layers))
+
+
+def capacity_of(cache: Cache) -> int:
+    """Slots (tokens) of each sequence."""
+    return cache[0][1].shape[2]
 
 
 def split(model: Qwen3) -> tuple[nnx.GraphDef, nnx.State]:

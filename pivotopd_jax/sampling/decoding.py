@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from pivotopd_jax.models.qwen3 import Cache, Qwen3Config, apply, compute_logits, init_cache
+from pivotopd_jax.models.qwen3 import Cache, KeyValue, Qwen3Config, apply, capacity_of, compute_logits, init_cache
 
 BY_ROWS = PartitionSpec("fsdp")
 
@@ -61,13 +61,13 @@ def make_cache(config: Qwen3Config, rows: int, length: int, dtype: Any, mesh: Me
 
 def _place(heads: int, mesh: Mesh) -> NamedSharding:
     tensor = "tensor" if heads % mesh.shape["tensor"] == 0 else None
-    return NamedSharding(mesh, PartitionSpec("fsdp", None, tensor))
+    return NamedSharding(mesh, PartitionSpec("fsdp", tensor))
 
 
 def _placed(cache: Any, mesh: Mesh | None) -> Cache:
     if mesh is None:
         return cache
-    return jax.lax.with_sharding_constraint(cache, _place(cache[0][0].shape[2], mesh))
+    return jax.lax.with_sharding_constraint(cache, _place(cache[0][0].shape[1], mesh))
 
 
 def _spread(tree: Any, mesh: Mesh | None) -> Any:
@@ -81,25 +81,39 @@ def _by_parts(function: Any, mesh: Mesh | None) -> Any:
     return jax.shard_map(function, mesh=mesh, in_specs=BY_ROWS, out_specs=BY_ROWS, axis_names={"fsdp"})
 
 
-def _read(cache: Cache, rows: jax.Array, mesh: Mesh | None) -> Cache:
-    take = _by_parts(lambda c, r: c.at[r].get(mode="clip"), mesh)
-    return jax.tree.map(lambda c: take(c, rows), cache)
+def _read(cache: Cache, rows: jax.Array, mesh: Mesh | None, keys: int | None = None) -> Cache:
+    """The first `keys` tokens of these rows."""
+
+    def take(pair: KeyValue, rows: jax.Array) -> KeyValue:
+        return pair[0][..., :keys].at[rows].get(mode="clip"), pair[1][:, :, :keys].at[rows].get(mode="clip")
+
+    return tuple(_by_parts(take, mesh)(pair, rows) for pair in cache)
 
 
-def _write(cache: Cache, rows: jax.Array, part: Any, mesh: Mesh | None) -> Cache:
-    put = _by_parts(lambda c, r, p: c.at[r].set(p, mode="drop"), mesh)
-    return _placed(jax.tree.map(lambda c, p: put(c, rows, p), cache, part), mesh)
+def _write(cache: Cache, rows: jax.Array, part: Cache, mesh: Mesh | None) -> Cache:
+    """Lets these rows begin with `part`."""
+    keys = capacity_of(part)
+
+    def put(pair: KeyValue, rows: jax.Array, new: KeyValue) -> KeyValue:
+        key, value = pair[0].at[rows, :, :, :keys], pair[1].at[rows, :, :keys]
+        return key.set(new[0], mode="drop"), value.set(new[1], mode="drop")
+
+    put_each = _by_parts(put, mesh)
+    return _placed(tuple(put_each(pair, rows, new) for pair, new in zip(cache, part, strict=True)), mesh)
 
 
 def _causal(positions: jax.Array, cache: Cache) -> jax.Array:
-    return jnp.arange(cache[0][0].shape[1])[None, None, :] <= positions[:, :, None]
+    return jnp.arange(capacity_of(cache))[None, None, :] <= positions[:, :, None]
 
 
-@partial(jax.jit, static_argnames=("graphdef", "mesh"), donate_argnames=("cache",))
-def fill(graphdef, params, cache: Cache, rows, tokens, start, *, mesh: Mesh | None = None) -> Cache:
-    """Reads `tokens [rows, length]` into the cache rows `rows`, from positions `start [rows]` on."""
+@partial(jax.jit, static_argnames=("graphdef", "keys", "mesh"), donate_argnames=("cache",))
+def fill(graphdef, params, cache: Cache, rows, tokens, start, *, keys: int, mesh: Mesh | None = None) -> Cache:
+    """Reads `tokens [rows, length]` into the first `keys` tokens of the rows `rows`, from positions `start [rows]` on.
+
+    What lies past `keys` is thrown away.
+    """
     tokens, start = _spread((tokens, start), mesh)
-    part = _read(cache, rows, mesh)
+    part = _read(cache, rows, mesh, keys)
     positions = start[:, None] + jnp.arange(tokens.shape[1])
     _, part = apply(graphdef, params, tokens, positions, _causal(positions, part), part, start)
     return _write(cache, rows, part, mesh)
@@ -111,10 +125,11 @@ def copy(cache: Cache, sources, rows, *, mesh: Mesh | None = None) -> Cache:
     return _write(cache, rows, _read(cache, sources, mesh), mesh)
 
 
-@partial(jax.jit, static_argnames=("length", "mesh"))
-def _longer(array: jax.Array, *, length: int, mesh: Mesh | None) -> jax.Array:
-    longer = jnp.pad(array, ((0, 0), (0, length - array.shape[1]), (0, 0), (0, 0)))
-    return longer if mesh is None else jax.lax.with_sharding_constraint(longer, _place(array.shape[2], mesh))
+@partial(jax.jit, static_argnames=("axis", "length", "mesh"))
+def _longer(array: jax.Array, *, axis: int, length: int, mesh: Mesh | None) -> jax.Array:
+    widths = [(0, length - array.shape[axis] if at == axis else 0) for at in range(array.ndim)]
+    longer = jnp.pad(array, widths)
+    return longer if mesh is None else jax.lax.with_sharding_constraint(longer, _place(array.shape[1], mesh))
 
 
 def grown(cache: Cache, length: int, mesh: Mesh | None) -> Cache:
@@ -122,8 +137,8 @@ def grown(cache: Cache, length: int, mesh: Mesh | None) -> Cache:
     layers = []
     for pair in cache:
         longer = []
-        for array in pair:
-            longer.append(_longer(array, length=length, mesh=mesh))
+        for array, axis in zip(pair, (3, 2), strict=True):
+            longer.append(_longer(array, axis=axis, length=length, mesh=mesh))
             array.delete()
         layers.append(tuple(longer))
     return tuple(layers)

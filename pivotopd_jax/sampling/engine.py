@@ -23,8 +23,11 @@ from pivotopd_jax.sampling.policy import Request, Sample, check_distribution
 from pivotopd_jax.sampling.slots import Job, Slots, bucket
 from pivotopd_jax.sampling.slots import common_prefix as common_prefix  # packing and the warm start find it here
 
-FILL_ROWS = 16
-"""Rows whose contexts are read in one call."""
+FILL_ROWS = 8
+"""Rows of each device whose contexts are read in one call: few, so that contexts of like lengths are read together."""
+
+WIDTHS = 4
+"""Chunks are compiled for so many lengths: quarters of the longest."""
 
 BLOCK = 32
 """Tokens of a response that are decoded before the host looks at them, at most."""
@@ -114,7 +117,8 @@ class Sampler:
             raise ValueError(
                 f"{slots} slots do not divide among {parts} devices; set config.sampler.slots to a multiple"
             )
-        self._few, self._fill_rows = (-(-rows // parts) * parts for rows in (-(-slots // 4), min(FILL_ROWS, slots)))
+        self._few, self._fill_rows = -(-slots // (4 * parts)) * parts, min(FILL_ROWS, slots // parts) * parts
+        self._step = -(-self.chunk // WIDTHS)
         self._waiting: list[Job] = []
         self._seats = Slots(slots, parts)
         self._rows = decoding.empty_rows(slots)
@@ -199,26 +203,33 @@ class Sampler:
 
     def _read(self, jobs: list[Job], *, alone: bool) -> None:
         """Reads a chunk of each context; all of them if no response is kept waiting by it."""
-        while own := sorted((job for job in jobs if not job.twin and not job.ready), key=_left):
+        while own := [job for job in jobs if not job.twin and not job.ready]:
             self._read_chunks(own)
             self._copy_twins(jobs)
             if not alone:
                 return
         self._copy_twins(jobs)
 
-    def _read_chunks(self, jobs: Iterable[Job]) -> None:
+    def _read_chunks(self, jobs: Sequence[Job]) -> None:
+        chunks = {job.slot: job.context[job.read : -1][: self.chunk] for job in jobs}
+        ends = {job.slot: job.read + len(chunks[job.slot]) for job in jobs}
+        self._make_room(max(ends.values()))
         by_slot = {job.slot: job for job in jobs}
-        for batch in self._seats.laid_out(by_slot, self._fill_rows):
-            new = {i: by_slot[slot].context[by_slot[slot].read : -1][: self.chunk] for i, slot in batch}
-            width = bucket(max(map(len, new.values())), min(self.chunk, max(16, self.chunk // 4)))
+        # Alike beside alike: what reaches into the second half of the cache last, and short chunks before long ones.
+        order = sorted(by_slot, key=lambda slot: (ends[slot] > self._half, len(chunks[slot])))
+        for batch in self._seats.laid_out(order, self._fill_rows):
+            width = -(-max(len(chunks[slot]) for _, slot in batch) // self._step) * self._step
+            keys = self._half if all(ends[slot] <= self._half for _, slot in batch) else self._length
             places = np.full(self._fill_rows, self._seats.padding, np.int32)
             tokens, start = np.zeros((self._fill_rows, width), np.int32), np.zeros(self._fill_rows, np.int32)
             for i, slot in batch:
-                tokens[i, : len(new[i])], start[i], places[i] = new[i], by_slot[slot].read, self._seats.local(slot)
-            self._make_room(max(int(start[i]) + len(new[i]) for i in new))
-            self._cache = decoding.fill(self.graphdef, self.params, self._cache, places, tokens, start, mesh=self.mesh)
-            for i, slot in batch:
-                self._advanced(by_slot[slot], by_slot[slot].read + len(new[i]))
+                places[i], start[i] = self._seats.local(slot), by_slot[slot].read
+                tokens[i, : len(chunks[slot])] = chunks[slot]
+            self._cache = decoding.fill(
+                self.graphdef, self.params, self._cache, places, tokens, start, keys=keys, mesh=self.mesh
+            )
+            for _, slot in batch:
+                self._advanced(by_slot[slot], ends[slot])
 
     def _copy_twins(self, jobs: Iterable[Job]) -> None:
         sources: dict[int, int] = {}
@@ -238,6 +249,11 @@ class Sampler:
         job.read = read
         self._seats.held[job.slot] = job.context[:read]
         self._rows.at[job.slot], self._rows.live[job.slot] = read, job.ready
+
+    @property
+    def _half(self) -> int:
+        """Keys of the half of the cache that short contexts are read in; all of them where it is short itself."""
+        return max(KEYS, -(-self._length // 2)) if self._length > KEYS else self._length
 
     def _make_room(self, length: int) -> None:
         """Makes the cache long enough for `length` keys; it is no longer than it has had to be, since all is read."""
@@ -287,7 +303,3 @@ class Sampler:
         self._seats.held[slot] = np.concatenate([job.context, job.end(ended=ended).response_ids[:-1]])
         self._leave(job)
         job.owner.ended.append(job)
-
-
-def _left(job: Job) -> int:
-    return len(job.context) - job.read

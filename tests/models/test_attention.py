@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pivotopd_jax.models import attention
-from pivotopd_jax.models.attention import Tree, attend, mask_bias, prepare, tree_mask
+from pivotopd_jax.models.attention import Tree, attend, by_head, mask_bias, prepare, tree_mask
 
 
 def test_tree_mask_of_a_small_tree() -> None:
@@ -35,9 +35,9 @@ def test_attention_equals_that_of_jax_and_is_finite_where_nothing_is_seen() -> N
         )
         mask = jnp.asarray(draw.random((2, length, 9)) < 0.6).at[:, :, 0].set(True)
         expected = jax.nn.dot_product_attention(query, key, value, mask=mask[:, None])
-        got = attend(query, key, value, mask_bias(mask))
+        got = attend(query, *by_head(key, value), mask_bias(mask))
         np.testing.assert_allclose(got, expected, atol=1e-5)
-        blind = attend(query, key, value, mask_bias(jnp.zeros_like(mask)))
+        blind = attend(query, *by_head(key, value), mask_bias(jnp.zeros_like(mask)))
         mean = jnp.repeat(value.mean(1, keepdims=True), 2, axis=2)
         np.testing.assert_allclose(blind, jnp.broadcast_to(mean, blind.shape), atol=1e-5)
 
@@ -64,7 +64,7 @@ def test_trees_in_blocks_equal_their_mask_and_so_do_the_gradients(monkeypatch, l
     tree = Tree(jnp.asarray(random_trees(length, 2)))
 
     def run(bias: Any) -> tuple[jax.Array, Any]:
-        found, back = jax.vjp(lambda q, k, v: attend(q, k, v, bias), query, key, value)
+        found, back = jax.vjp(lambda q, k, v: attend(q, *by_head(k, v), bias), query, key, value)
         return found, back(out)
 
     assert prepare(tree) is tree

@@ -18,7 +18,7 @@ from flax import nnx
 from jax.sharding import AbstractMesh, PartitionSpec
 
 from pivotopd_jax.models import qwen3
-from pivotopd_jax.models.attention import Tree
+from pivotopd_jax.models.attention import Tree, by_head
 from pivotopd_jax.models.qwen3 import Qwen3, Qwen3Config, apply, compute_logits, init_cache, split
 from pivotopd_jax.models.qwen3_config import MoeConfig
 
@@ -146,9 +146,9 @@ def test_decoding_through_the_cache_equals_the_full_forward(change: dict[str, An
 
 
 def test_writes_beyond_the_capacity_are_dropped() -> None:
-    cache, new = jnp.arange(12.0).reshape(2, 6, 1, 1), -jnp.ones((2, 3, 1, 1))
-    written = qwen3.write_cache(cache, new, jnp.array([4, 6]))
-    np.testing.assert_array_equal(written[..., 0, 0], [[0, 1, 2, 3, -1, -1], [6, 7, 8, 9, 10, 11]])
+    cached, new = by_head(*2 * [jnp.arange(12.0).reshape(2, 6, 1, 1)]), -jnp.ones((2, 3, 1, 1))
+    for written in qwen3.write_cache(cached, new, new, jnp.array([4, 6])):
+        np.testing.assert_array_equal(written.reshape(2, 6), [[0, 1, 2, 3, -1, -1], [6, 7, 8, 9, 10, 11]])
 
 
 def test_a_packed_tree_equals_its_paths() -> None:

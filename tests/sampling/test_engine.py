@@ -231,7 +231,7 @@ def test_few_live_responses_do_not_pay_for_all_slots(model, monkeypatch):
 
 
 def test_the_number_of_compiled_shapes_is_bounded(model):
-    """Keys 128 and 256; chunks of 16; rows: a quarter, or all in place."""
+    """Caches of 128 and 256, of which half may be read; chunks of four widths; rows: a quarter, or all in place."""
     sizes = {name: getattr(decoding, name)._cache_size() for name in ("fill", "copy", "decode")}
     sampler, random = make_sampler(model, slots=12), np.random.default_rng(11)  # no other test has 12 slots
     for turn in range(12):
@@ -239,7 +239,7 @@ def test_the_number_of_compiled_shapes_is_bounded(model):
         ids = [np.resize(context, random.integers(1, 160)) for context in ids]
         sampler.sample([Request(i, context, i) for i, context in enumerate(ids * 2)], temperature=1.0)
     added = {name: getattr(decoding, name)._cache_size() - size for name, size in sizes.items()}
-    assert 0 < added["fill"] <= 2
+    assert 0 < added["fill"] <= 12
     assert 0 < added["decode"] <= 4
     assert 0 < added["copy"] <= 2
 
@@ -306,7 +306,7 @@ def sharded(tmp_path_factory) -> dict[str, np.ndarray]:
 def test_eight_devices_sample_what_one_does(sharded, case, rows, heads):
     """Two key/value heads divide among two devices, and are whole on each of four."""
     assert sharded[f"{case}/devices"] == 8
-    assert sharded[f"{case}/part"].tolist() == [rows, 128, heads, 8]
+    assert sharded[f"{case}/part"].tolist() == [rows, heads, 8, 128]
     for i in range(51):
         np.testing.assert_array_equal(sharded[f"{case}/ids/{i}"], sharded[f"one/ids/{i}"])
         np.testing.assert_allclose(sharded[f"{case}/log_probs/{i}"], sharded[f"one/log_probs/{i}"], atol=1e-5)
