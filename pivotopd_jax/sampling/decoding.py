@@ -102,8 +102,13 @@ def _write(cache: Cache, rows: jax.Array, part: Cache, mesh: Mesh | None) -> Cac
     return _placed(tuple(put_each(pair, rows, new) for pair, new in zip(cache, part, strict=True)), mesh)
 
 
-def _causal(positions: jax.Array, cache: Cache) -> jax.Array:
-    return jnp.arange(capacity_of(cache))[None, None, :] <= positions[:, :, None]
+def _forward(graphdef, params, part: Cache, tokens, start) -> tuple[jax.Array, Cache]:
+    """Hidden states of `tokens [rows, length]` at positions `start [rows]` and following, and what is cached then."""
+    positions = start[:, None] + jnp.arange(tokens.shape[1])
+    mask = jnp.arange(capacity_of(part))[None, None, :] <= positions[:, :, None]
+    hidden, written = apply(graphdef, params, tokens, positions, mask, part, start)
+    assert written is not None
+    return hidden, written
 
 
 @partial(jax.jit, static_argnames=("graphdef", "keys", "mesh"), donate_argnames=("cache",))
@@ -114,9 +119,7 @@ def fill(graphdef, params, cache: Cache, rows, tokens, start, *, keys: int, mesh
     """
     tokens, start = _spread((tokens, start), mesh)
     part = _read(cache, rows, mesh, keys)
-    positions = start[:, None] + jnp.arange(tokens.shape[1])
-    _, part = apply(graphdef, params, tokens, positions, _causal(positions, part), part, start)
-    return _write(cache, rows, part, mesh)
+    return _write(cache, rows, _forward(graphdef, params, part, tokens, start)[1], mesh)
 
 
 @partial(jax.jit, static_argnames=("mesh",), donate_argnames=("cache",))
@@ -218,9 +221,7 @@ def decode(
 
     def advance(state):
         step, rows, ids, log_probs, part = state
-        positions = rows.at[:, None]
-        mask = _causal(positions, part)
-        hidden, part = apply(graphdef, params, rows.token[:, None], positions, mask, part, rows.at)
+        hidden, part = _forward(graphdef, params, part, rows.token[:, None], rows.at)
         drawn, log_prob = draw(compute_logits(graphdef, params, hidden[:, 0]), rows, nucleus=nucleus)
         ids = ids.at[:, step].set(jnp.where(rows.live, drawn, 0))
         log_probs = log_probs.at[:, step].set(jnp.where(rows.live, log_prob, 0.0))
