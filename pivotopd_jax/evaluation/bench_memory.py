@@ -1,17 +1,19 @@
 """What an update holds and how long it takes: logits in chunks against all at once, trees against padded rows.
 
 Times are processor times where the processor computes: neighbours do not slow them much. Memory is what XLA plans for
-intermediate results, and by how much the process really grows.
+intermediate results, and by how much a new process really grows.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,38 +21,32 @@ import jax.numpy as jnp
 from pivotopd_jax.losses.divergences import kl_divergence
 from pivotopd_jax.models.head import LOGITS_AT_ONCE, Head, chosen_log_probs, chunked_sum
 
-VOCABULARY = 151_936
-"""Outcomes of Qwen3's head."""
 
-Sum = Callable[..., Any]
-"""(`at_once`, head, hidden states, the rest) → a sum over tokens."""
+class Sizes(NamedTuple):
+    """Of a batch, and of the head."""
+
+    tokens: int
+    width: int
+    vocabulary: int
 
 
-def bench_head(
-    tokens: int = 1024,
-    width: int = 256,
-    *,
-    vocabulary: int = VOCABULARY,
-    at_once: int = LOGITS_AT_ONCE,
-    repeats: int = 5,
-) -> dict[str, Any]:
+MEASURED = Sizes(2048, 256, 151_936)
+"""As many outcomes as Qwen3's head has."""
+
+
+def bench_head(sizes: Sizes = MEASURED, *, at_once: int = LOGITS_AT_ONCE, repeats: int = 5) -> dict[str, Any]:
     """Log-probs, and KL from a teacher with a head of its own, both with gradients by hidden states and head.
+
+    Args:
+        sizes: of everything.
+        at_once: logits of a chunk.
+        repeats: runs of each kind; their median counts.
 
     Returns:
         For each of the two what `_compare` measured; and the sizes.
     """
-    keys = jax.random.split(jax.random.key(0), 6)
-    head, teacher = (Head(0.1 * jax.random.normal(key, (vocabulary, width)), True) for key in keys[:2])
-    hidden, seen = (jax.random.normal(key, (tokens, width)) for key in keys[2:4])
-    chosen, weights = jax.random.randint(keys[4], (tokens,), 0, vocabulary), jax.random.normal(keys[5], (tokens,))
-    return {
-        "tokens": tokens,
-        "width": width,
-        "vocabulary": vocabulary,
-        "chunk_logits": at_once,
-        "log_probs": _compare(_log_prob_sum, at_once, repeats, head, hidden, (chosen, weights), None),
-        "kl": _compare(_kl_sum, at_once, repeats, head, hidden, (seen, weights), teacher),
-    }
+    measured = {name: _compare(name, sizes, at_once, repeats) for name in SUMS}
+    return {**sizes._asdict(), "chunk_logits": at_once, **measured}
 
 
 def _log_prob_sum(at_once: int, head: Head, hidden: jax.Array, each: Any, given: None) -> jax.Array:
@@ -67,34 +63,60 @@ def _kl_sum(at_once: int, head: Head, hidden: jax.Array, each: Any, given: Head)
     return chunked_sum(of_chunk, head, hidden, each, given, at_once=at_once)[0]
 
 
-def _compare(function: Sum, at_once: int, repeats: int, *arguments: Any) -> dict[str, Any]:
-    """Value and gradients of `function` in chunks and whole, taking turns.
+SUMS: Mapping[str, Callable[..., Any]] = {"log_probs": _log_prob_sum, "kl": _kl_sum}
+"""(logits of a chunk, head, hidden states, what belongs to the tokens, the teacher's head) → a sum over tokens."""
+
+
+def _program(name: str, sizes: Sizes, at_once: int) -> Callable[[], Any]:
+    """Value and gradients of a sum, compiled; bound to random arguments."""
+    keys = jax.random.split(jax.random.key(0), 6)
+    shape = (sizes.vocabulary, sizes.width)
+    head, teacher = (Head(0.1 * jax.random.normal(key, shape), True) for key in keys[:2])
+    hidden, seen = (jax.random.normal(key, (sizes.tokens, sizes.width)) for key in keys[2:4])
+    chosen = jax.random.randint(keys[4], (sizes.tokens,), 0, sizes.vocabulary)
+    weights = jax.random.normal(keys[5], (sizes.tokens,))
+    arguments = {
+        "log_probs": (head, hidden, (chosen, weights), None),
+        "kl": (head, hidden, (seen, weights), teacher),
+    }[name]
+    gradients = jax.jit(jax.value_and_grad(partial(SUMS[name], at_once), argnums=(0, 1)))
+    return partial(gradients.lower(*arguments).compile(), *arguments)
+
+
+def _growth(name: str, sizes: Sizes, at_once: int) -> float | None:
+    """Megabytes by which a process grows that has never run anything else."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        return process.submit(_growth_here, name, sizes, at_once).result()
+
+
+def _growth_here(name: str, sizes: Sizes, at_once: int) -> float | None:
+    return grown_megabytes(_program(name, sizes, at_once))
+
+
+def _compare(name: str, sizes: Sizes, at_once: int, repeats: int) -> dict[str, Any]:
+    """A sum and its gradients in chunks and whole, taking turns.
 
     Returns:
         Of each "planned_mb" and "grown_mb" (None where nothing tells), and "seconds", the median of `repeats` runs
         after a first one; then the ratios of chunks to whole, and the largest difference of the gradients, relative to
         the largest entry.
     """
-    whole = arguments[1].shape[0] * arguments[0].vocabulary
-    programs = {
-        name: jax.jit(jax.value_and_grad(partial(function, size), argnums=(0, 1))).lower(*arguments).compile()
-        for name, size in (("chunked", at_once), ("full", whole))
-    }
-    runs = {name: partial(program, *arguments) for name, program in programs.items()}
+    logits = {"chunked": at_once, "full": sizes.tokens * sizes.vocabulary}
+    runs: dict[str, Any] = {kind: _program(name, sizes, count) for kind, count in logits.items()}
     found: dict[str, Any] = {
-        name: {"planned_mb": planned_megabytes(program), "grown_mb": grown_megabytes(runs[name])}
-        for name, program in programs.items()
+        kind: {"planned_mb": planned_megabytes(run.func), "grown_mb": _growth(name, sizes, logits[kind])}
+        for kind, run in runs.items()
     }
-    for name, seconds in median_seconds(runs, repeats).items():
-        found[name]["seconds"] = seconds
+    difference = _difference(*(run()[1] for run in runs.values()))
+    for kind, seconds in median_seconds(runs, repeats).items():
+        found[kind]["seconds"] = seconds
     ratios = {f"{what}_ratio": _ratio(found, what) for what in ("planned_mb", "grown_mb", "seconds")}
-    return {**found, **ratios, "difference": _difference(runs["chunked"]()[1], runs["full"]()[1])}
+    return {**found, **ratios, "difference": difference}
 
 
 def _ratio(found: Mapping[str, Any], what: str) -> float | None:
     chunked, full = found["chunked"][what], found["full"][what]
-    # In a process that was larger before, neither makes it grow.
-    return chunked / full if chunked is not None and full else None
+    return None if chunked is None or full is None else chunked / full
 
 
 def _difference(found: Any, expected: Any) -> float:

@@ -30,18 +30,18 @@ UNCUT = 1 << 20
 """Prompt tokens that no context exceeds."""
 
 
-def bench_packing(data: str | None, *, games: int = 32, timed: int = 4, repeats: int = 5) -> dict[str, Any]:
+def bench_packing(data: str | None, *, games: int = 32, repeats: int = 5) -> dict[str, Any]:
     """Rows of the expert's games, packed and padded.
 
     Args:
         data: directory of real games; None for generated ones.
         games: tokens are counted over so many.
-        timed: updates of a student of the mini's size are timed on so many.
         repeats: updates of each kind; their median counts.
 
     Returns:
         By style of the prompts, numbers of tokens: "packed" as trees, "padded" one row for each turn, padding included,
-        and "needed" without it; for transcripts the seconds of an update on the first games, too, and its loss.
+        and "needed" without it; for transcripts the seconds of an update of a student of the mini's size, too, and its
+        loss.
     """
     world = AlfWorld(data or "generated")
     tasks = world.tasks("valid_unseen" if "valid_unseen" in world.splits else "test")[:games]
@@ -52,8 +52,7 @@ def bench_packing(data: str | None, *, games: int = 32, timed: int = 4, repeats:
         rows = expert_rows(world, prompter, tasks)
         found[style] = {"turns": len(rows), **held(rows)}
         if style == "transcript":
-            first = [row for row in rows if row.trajectory < timed]
-            found[style] |= {"updates": {"turns": len(first), **_updates(first, len(tokenizer), repeats)}}
+            found[style] |= {"updates": _updates(rows, len(tokenizer), repeats)}
     return found
 
 

@@ -23,7 +23,7 @@ from pivotopd_jax.sampling.policy import Request, Sample, check_distribution
 from pivotopd_jax.sampling.slots import Job, Slots, bucket
 from pivotopd_jax.sampling.slots import common_prefix as common_prefix  # packing and the warm start find it here
 
-FILL_ROWS = 8
+FILL_ROWS = 4
 """Rows of each device whose contexts are read in one call: few, so that contexts of like lengths are read together."""
 
 WIDTHS = 4

@@ -6,11 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pivotopd_jax.evaluation.bench_memory import bench_head, grown_megabytes, median_seconds
+from pivotopd_jax.evaluation.bench_memory import Sizes, bench_head, grown_megabytes, median_seconds
 
 
 def test_chunks_and_the_whole_are_the_same_sum_in_less_memory():
-    found = bench_head(64, 8, vocabulary=4096, at_once=8 * 4096, repeats=1)
+    found = bench_head(Sizes(64, 8, 4096), at_once=8 * 4096, repeats=1)
     assert (found["tokens"], found["width"], found["vocabulary"], found["chunk_logits"]) == (64, 8, 4096, 8 * 4096)
     for name in ("log_probs", "kl"):
         measured = found[name]

@@ -25,7 +25,7 @@ def test_tokens_held():
 
 @pytest.mark.slow
 def test_generated_games():
-    found = bench_packing(None, games=2, timed=1, repeats=1)
+    found = bench_packing(None, games=2, repeats=1)
     for style in ("transcript", "windowed"):
         assert found[style]["packed"] <= found[style]["padded"] >= found[style]["needed"]
     updates = found["transcript"]["updates"]
