@@ -325,5 +325,5 @@ def test_presets():
     assert (paper.knobs.recovery_limit, paper.knobs.recovery_clip, paper.ppo.learning_rate) == (64, 5.0, 1e-6)
     assert set(paper) - {"mini"} == set(mini) - {"mini"}
     assert real.world.eval_splits == ("valid_seen", "valid_unseen")
-    with pytest.raises(ValueError, match="no preset 'nope'; choose one of paper, mini, mini_real"):
+    with pytest.raises(ValueError, match="no preset 'nope'; choose one of paper, mini, mini_real, small"):
         load_config("nope")
