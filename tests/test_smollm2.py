@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from test_train import load_config, same
 
 from pivotopd_jax.models import gguf_file, huggingface
 from pivotopd_jax.models.qwen3 import apply, compute_logits
@@ -23,8 +24,6 @@ from pivotopd_jax.recording import read_metrics
 from pivotopd_jax.sampling.engine import Sampler
 from pivotopd_jax.sampling.policy import Request, Sample
 from pivotopd_jax.train import train
-
-from test_train import load_config, same
 
 pytestmark = pytest.mark.pretrained
 
@@ -40,9 +39,9 @@ CHATS = [
     [
         {
             "role": "user",
-            "content": "You act in a household through text commands.\nTask: put some mug in shelf 1.\nNow you see: You are in "
-            "the middle of a room. Looking quickly around you, you see a desk 1, and a shelf 1.\nAdmissible actions:\n"
-            "go to desk 1\ngo to shelf 1",
+            "content": "You act in a household through text commands.\nTask: put some mug in shelf 1.\n"
+            "Now you see: You are in the middle of a room. Looking quickly around you, you see a desk 1, and a shelf 1.\n"
+            "Admissible actions:\ngo to desk 1\ngo to shelf 1",
         }
     ],
 ]
@@ -95,7 +94,7 @@ def prompts(student: Any) -> list[np.ndarray]:
 
 
 def test_logits_are_those_of_transformers(student, reference, prompts):
-    """Logits are of the order of 10 and float32; the largest difference found was 3e-4."""
+    """Both float32, 30 layers; logits reach TODO."""
     torch = pytest.importorskip("torch")
     _, graphdef, params, _ = student
     for ids in prompts:
@@ -128,9 +127,7 @@ def test_it_knows_the_capital_of_france(student, prompts):
 
 def greedy(student: Any, prompts: list[np.ndarray], end_ids: list[int]) -> list[Sample]:
     config, graphdef, params, _ = student
-    sampler = Sampler(
-        config, graphdef, params, slots=len(prompts), capacity=256, max_new=NEW_TOKENS, end_ids=end_ids
-    )
+    sampler = Sampler(config, graphdef, params, slots=len(prompts), capacity=256, max_new=NEW_TOKENS, end_ids=end_ids)
     return sampler.sample([Request(i, ids, i) for i, ids in enumerate(prompts)], temperature=0.0)
 
 
