@@ -35,7 +35,7 @@ class Compiled(NamedTuple):
 
     def since(self, earlier: Compiled) -> Compiled:
         """What came after `earlier`, both counted from the same moment."""
-        return Compiled(*(now - then for now, then in zip(self, earlier, strict=True)))
+        return Compiled(self.programs - earlier.programs, self.cached - earlier.cached, self.seconds - earlier.seconds)
 
 
 @dataclass
@@ -44,11 +44,11 @@ class _Count:
     cached: int = 0
     seconds: float = 0.0
 
-    def hear_duration(self, event: str, seconds: float, fun_name: str = "", **_: Any) -> None:
+    def hear_duration(self, event: str, duration_secs: float, **about: Any) -> None:
         if event in STAGES:
-            self.seconds += seconds
+            self.seconds += duration_secs
         if event == BUILT:
-            self.programs[fun_name.removeprefix("jit(").removesuffix(")")] += 1
+            self.programs[about["fun_name"].removeprefix("jit(").removesuffix(")")] += 1
 
     def hear(self, event: str, **_: Any) -> None:
         self.cached += event == FROM_CACHE

@@ -7,6 +7,7 @@ from collections import Counter
 import jax
 import jax.numpy as jnp
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 from test_train import tiny_config
 
 from pivotopd_jax.compilation import Compiled, compiled, programs
@@ -44,9 +45,9 @@ def test_what_the_persistent_cache_held_is_told_apart(tmp_path):
     def power(x):
         return x**7.25
 
-    x, directory = jnp.ones(3), jax.config.jax_compilation_cache_dir
+    x, directory = jnp.ones(3), jax.config.values["jax_compilation_cache_dir"]
     jax.config.update("jax_compilation_cache_dir", str(tmp_path))
-    jax.experimental.compilation_cache.compilation_cache.reset_cache()
+    compilation_cache.reset_cache()
     try:
         found = []
         for _ in range(2):
@@ -55,7 +56,7 @@ def test_what_the_persistent_cache_held_is_told_apart(tmp_path):
             found.append(compiled().since(before)[:2])
     finally:
         jax.config.update("jax_compilation_cache_dir", directory)
-        jax.experimental.compilation_cache.compilation_cache.reset_cache()
+        compilation_cache.reset_cache()
     assert found == [(1, 0), (1, 1)]
 
 

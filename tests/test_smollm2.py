@@ -40,7 +40,7 @@ CHATS = [
         {
             "role": "user",
             "content": "You act in a household through text commands.\nTask: put some mug in shelf 1.\n"
-            "Now you see: You are in the middle of a room. Looking quickly around you, you see a desk 1, and a shelf 1.\n"
+            "Now you see: You are in the middle of a room. You see a desk 1, and a shelf 1.\n"
             "Admissible actions:\ngo to desk 1\ngo to shelf 1",
         }
     ],
@@ -94,7 +94,7 @@ def prompts(student: Any) -> list[np.ndarray]:
 
 
 def test_logits_are_those_of_transformers(student, reference, prompts):
-    """Both float32, 30 layers; logits reach TODO."""
+    """Both float32, through 30 layers."""
     torch = pytest.importorskip("torch")
     _, graphdef, params, _ = student
     for ids in prompts:
@@ -103,7 +103,9 @@ def test_logits_are_those_of_transformers(student, reference, prompts):
         hidden, _ = apply(graphdef, params, jnp.asarray(ids)[None], positions, mask)
         with torch.no_grad():
             expected = reference(torch.tensor(ids[None].astype(np.int64))).logits.numpy()
-        np.testing.assert_allclose(compute_logits(graphdef, params, hidden), expected, atol=1e-3, rtol=0)
+        got = np.asarray(compute_logits(graphdef, params, hidden))
+        print(f"{length} tokens: logits up to {np.abs(expected).max():.1f}, off by {np.abs(got - expected).max():.1e}")
+        np.testing.assert_allclose(got, expected, atol=1e-3, rtol=0)
 
 
 def test_greedy_responses_are_those_of_transformers(student, reference, prompts):
@@ -142,7 +144,7 @@ def test_two_steps_of_pivotopd(directory, tmp_path):
     lines = read_metrics(tmp_path / "run")
     assert [line["step"] for line in lines] == [0, 1]
     for line in lines:
-        played = [json.loads(text) for text in _trajectories(tmp_path / "run", line["step"])]
+        played = [json.loads(text) for text in _trajectories(tmp_path / "run", int(line["step"]))]
         turns = [turn for episode in played for turn in episode["turns"]]
         assert len(played) == config.tasks_per_step * config.rollouts
         assert line["train/turns"] == len(turns) / len(played)

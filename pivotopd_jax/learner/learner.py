@@ -251,7 +251,7 @@ class Learner:
         params = jax.jit(partial(_copied, dtype=jnp.float32), out_shardings=where.params)(params)
         # Left to itself, jit may put an optimizer's moments on one device.
         opt_state = jax.jit(self.optimizer.init, out_shardings=where.opt_state)(params)
-        return TrainState(params, opt_state, jax.jit(lambda: jnp.int32(0), out_shardings=where.step)())
+        return TrainState(params, opt_state, jax.jit(lambda: jnp.int32(0), out_shardings=self._whole)())
 
     def _where(self, params: Any, opt_state: Any) -> TrainState:
         """Where the arrays of a train state lie; arguments may be shapes.
@@ -260,7 +260,8 @@ class Learner:
         one device say, and would be compiled for once more.
         """
         placed = shardings(params, self.mesh, replicate_indivisible=True)
-        return TrainState(placed, _like_parameters(opt_state, placed, self._whole), self._whole)
+        whole: Any = self._whole
+        return TrainState(placed, _like_parameters(opt_state, placed, whole), whole)
 
     def whole(self, params: Any) -> nnx.State:
         """`params` and the base together: all parameters of the model, in the dtype of computation; the base is not
@@ -341,7 +342,8 @@ class Learner:
             "score", "accumulate" (of a micro-batch both) and "apply", each to be compiled.
         """
         whole = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, jnp.float32), params)
-        state: Any = TrainState(whole, jax.eval_shape(self.optimizer.init, whole), jax.ShapeDtypeStruct((), jnp.int32))
+        step: Any = jax.ShapeDtypeStruct((), jnp.int32)
+        state = TrainState(whole, jax.eval_shape(self.optimizer.init, whole), step)
         where = self._where(state.params, state.opt_state)
         state = jax.tree.map(lambda x, to: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=to), state, where)
         trained, rows = state.params, self._micro_batch_rows(length)
