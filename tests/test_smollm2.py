@@ -134,7 +134,7 @@ def greedy(student: Any, prompts: list[np.ndarray], end_ids: list[int]) -> list[
 
 
 def test_two_steps_of_pivotopd(directory, tmp_path):
-    """The preset as it is, cut to two steps: windowed prompts, generated games, a symbolic teacher."""
+    """The preset as it is, cut to two steps: windowed prompts, generated games, a symbolic teacher. Minutes."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     config: Any = load_config("small")
     config.student, config.steps = str(directory), 2
