@@ -3,6 +3,8 @@
     python launch/train.py --config=configs/alfworld.py:paper --workdir=DIR   Qwen3-1.7B on a pod, real games
     python launch/train.py --config=configs/alfworld.py:mini  --workdir=DIR   a student of 0.7M parameters on a laptop
     python launch/train.py --config=configs/alfworld.py:mini_real --workdir=DIR   the same on real games, thinned
+    python launch/train.py --config=configs/alfworld.py:small --config.student=DIR --workdir=DIR   a pretrained student
+        of about 135M parameters on a laptop: shows that it goes through the same door; docs/pretrained.md
 
 All are the same run; only sizes differ. The paper ran on 4 × H100, where a GRPO step took 367 s and recovery with K =
 2 added 89.5%, and ended at 73.7% of its 274 test games. The mini run makes its own student and games; docs/mini.md
@@ -15,8 +17,13 @@ from pivotopd_jax import defaults
 
 
 def get_config(preset: str = "paper") -> Any:
-    """`preset` is "paper", "mini" or "mini_real"."""
-    presets = {"paper": lambda config: config, "mini": _mini, "mini_real": lambda config: _mini_real(_mini(config))}
+    """`preset` is "paper", "mini", "mini_real" or "small"."""
+    presets = {
+        "paper": lambda config: config,
+        "mini": _mini,
+        "mini_real": lambda config: _mini_real(_mini(config)),
+        "small": lambda config: _small(_mini(config)),
+    }
     if preset not in presets:
         raise ValueError(f"configs/alfworld.py has no preset {preset!r}; choose one of {', '.join(presets)}")
     return presets[preset](_paper())
@@ -50,4 +57,26 @@ def _mini_real(c: Any) -> Any:
     c.world.source = ""
     c.world.eval_splits = ("valid_seen", "valid_unseen")
     c.evaluate.final_tasks = 0
+    return c
+
+
+def _small(c: Any) -> Any:
+    """A pretrained student, with the paper's prompts; so few and short episodes that a step takes minutes."""
+    c.student = "HuggingFaceTB/SmolLM2-135M-Instruct"  # or a directory, as launch/import_gguf.py makes one
+    c.steps = 8
+    c.tasks_per_step, c.rollouts, c.max_turns = 2, 2, 4
+    c.teacher.model = ""
+    c.prompt.style = "windowed"
+    c.prompt.show_admissible = True
+    c.prompt.prompt_tokens = 448
+    c.prompt.response_tokens = 48
+    c.ppo.learning_rate = 1e-5
+    c.ppo.mini_batch = 4
+    c.ppo.decay_until = 0
+    c.learner.row_tokens = 512
+    c.learner.micro_batch_tokens = 1024
+    c.sampler.slots = 4
+    c.sampler.chunk = 128
+    c.evaluate.tasks = c.evaluate.final_tasks = 4
+    c.evaluate.mistakes, c.evaluate.continuations = 4, 2
     return c

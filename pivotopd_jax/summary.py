@@ -6,11 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 from rich.console import Console
 from rich.table import Table
 
@@ -39,7 +35,8 @@ def summarise_run(run: Run, params: Any, directory: Path) -> dict[str, Any]:
         result = judge(run, {"before": run.reference, "after": params})
     if not is_first():
         return result
-    result |= {"seconds": stage_seconds(directory), "world": run.world.name, "method": run.method.name}
+    result |= {"seconds": totals(directory, "seconds"), "compile": totals(directory, "compile")}
+    result |= {"world": run.world.name, "method": run.method.name}
     (directory / SUMMARY_FILE).write_text(json.dumps(result, indent=1))
     draw_curve(directory)
     console.print(table(result))
@@ -97,14 +94,15 @@ def _numbers(evaluation: Evaluation, recovered: Any) -> dict[str, Any]:
     }
 
 
-def stage_seconds(directory: Path) -> dict[str, float]:
-    """Seconds of each stage, added up over all steps of a run."""
-    totals: dict[str, float] = {}
+def totals(directory: Path, group: str) -> dict[str, float]:
+    """The metrics of one group ("seconds" of each stage, "compile"), added up over all steps of a run."""
+    found: dict[str, float] = {}
     for line in read_metrics(directory):
         for name, value in line.items():
-            if name.startswith("seconds/"):
-                totals[name.removeprefix("seconds/")] = totals.get(name.removeprefix("seconds/"), 0.0) + value
-    return totals
+            if name.startswith(f"{group}/"):
+                key = name.removeprefix(f"{group}/")
+                found[key] = found.get(key, 0.0) + value
+    return found
 
 
 def table(result: dict[str, Any]) -> Table:
@@ -124,6 +122,8 @@ def table(result: dict[str, Any]) -> Table:
     view.add_section()
     for stage, seconds in result["seconds"].items():
         view.add_row(f"seconds: {stage}", "", f"{seconds:.1f}")
+    for name, value in result["compile"].items():
+        view.add_row(f"compile: {name}", "", f"{value:.1f}" if name == "seconds" else f"{value:.0f}")
     return view
 
 
@@ -143,8 +143,12 @@ def _percent(numbers: dict[str, Any], key: str) -> str:
 
 def draw_curve(directory: Path) -> Path:
     """Draws curve.png: success in training and on the validation panel, over steps."""
+    # Takes half a second to import, and is needed once at the end.
+    from matplotlib.figure import Figure
+
     lines = read_metrics(directory)
-    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.subplots()
     for name, label in (("train/success", "training rollouts, temperature 1"), ("eval/success", "validation panel")):
         points = [(line["step"], line[name]) for line in lines if name in line]
         axes.plot(*zip(*points, strict=True), marker="o" if name.startswith("eval") else None, label=label)
@@ -152,5 +156,4 @@ def draw_curve(directory: Path) -> Path:
     axes.legend(frameon=False)
     path = directory / "curve.png"
     figure.savefig(path, dpi=120)
-    plt.close(figure)
     return path

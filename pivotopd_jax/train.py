@@ -18,7 +18,7 @@ from pivotopd_jax.learner.learner import TrainState
 from pivotopd_jax.methods.method import Method
 from pivotopd_jax.offline import prepare
 from pivotopd_jax.processes import gather, own, summed, together
-from pivotopd_jax.recording import QuietRecorder, make_recorder
+from pivotopd_jax.recording import Moment, QuietRecorder, make_recorder
 from pivotopd_jax.records import Note, Row, Task, Trajectory
 from pivotopd_jax.rollout.annotate import annotate
 from pivotopd_jax.rollout.behaviours import make_actor
@@ -70,13 +70,14 @@ def train(config: Any, directory: Path, *, method: Method | None = None) -> tupl
         TeacherFailure: the teacher cannot be used, or fails too often.
         ProcessFailure: in the other processes, whatever was raised in one.
     """
+    begun = Moment.now()
     run = make_run(config, directory, method=method)
     with together():
         run.teacher.check()
     checkpoints = Checkpoints(directory, keep=config.checkpoint.keep)
     progress, first = restore_or_init(run, checkpoints)
     run = prepare(run, directory)
-    recorder = make_recorder(directory, resume_from=first)
+    recorder = make_recorder(directory, resume_from=first, begun=begun)
     validation = panel(run.world, config.world.eval_splits, config.evaluate.tasks)
     for step in range(first, config.steps):
         progress, metrics = train_step(run, progress, step, recorder)

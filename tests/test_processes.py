@@ -25,7 +25,10 @@ RUN = str(Path(__file__).with_name("pod_run.py"))
 
 def steps_of(directory: Path) -> list[dict[str, float]]:
     """The lines of a run's metrics without seconds and without evaluations before the last step."""
-    lines = [{k: v for k, v in line.items() if not k.startswith("seconds/")} for line in read_metrics(directory)]
+    lines = [
+        {k: v for k, v in line.items() if not k.startswith(("seconds/", "compile/"))}
+        for line in read_metrics(directory)
+    ]
     return [{k: v for k, v in line.items() if line is lines[-1] or not k.startswith("eval/")} for line in lines]
 
 

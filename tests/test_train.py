@@ -74,8 +74,8 @@ def odd(planner: Any, played: Any, pivot: Any) -> bool:
 
 
 def of_training(directory: Path) -> list[dict[str, float]]:
-    """Metrics without seconds, and without evaluations: the last step of any run is evaluated."""
-    skipped = ("seconds/", "eval/")
+    """Metrics without what the process costs, and without evaluations: the last step of any run is evaluated."""
+    skipped = ("seconds/", "compile/", "eval/")
     return [{k: v for k, v in line.items() if not k.startswith(skipped)} for line in read_metrics(directory)]
 
 
@@ -256,6 +256,7 @@ def test_the_summary_and_the_evaluation_of_checkpoints(place, capsys):
     assert json.loads((place / "straight" / "summary.json").read_text())["method"] == "pivotopd"
     assert {"collect", "annotate", "extend", "score", "update"} <= summary["seconds"].keys()
     assert (place / "straight" / "curve.png").stat().st_size > 1000
+    assert summary["compile"].keys() == {"programs", "cached", "seconds"}
     assert "seconds: collect" in capsys.readouterr().out
     for checkpoint, steps in (("base", 0), ("last", 2), ("best", 2)):
         result = evaluate_checkpoint(config, place / "straight", checkpoint, 0.4, range(2), 4)
@@ -325,5 +326,5 @@ def test_presets():
     assert (paper.knobs.recovery_limit, paper.knobs.recovery_clip, paper.ppo.learning_rate) == (64, 5.0, 1e-6)
     assert set(paper) - {"mini"} == set(mini) - {"mini"}
     assert real.world.eval_splits == ("valid_seen", "valid_unseen")
-    with pytest.raises(ValueError, match="no preset 'nope'; choose one of paper, mini, mini_real"):
+    with pytest.raises(ValueError, match="no preset 'nope'; choose one of paper, mini, mini_real, small"):
         load_config("nope")

@@ -192,11 +192,6 @@ def _apply_gradient(optimizer, state: TrainState, gradient, where):
     return jax.tree.unflatten(tree, map(jax.lax.with_sharding_constraint, leaves, where)), norm
 
 
-def _shardings(tree: Any) -> tuple[Any, ...]:
-    """Where the arrays of `tree` lie, to say that they stay there."""
-    return tuple(leaf.sharding for leaf in jax.tree.leaves(tree))
-
-
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
@@ -252,12 +247,21 @@ class Learner:
 
     def init(self, params: Any) -> TrainState:
         """A train state on the mesh, float32; `params` are copied, so the caller may keep them as reference."""
-        placed = shardings(params, self.mesh, replicate_indivisible=True)
-        params = jax.jit(partial(_copied, dtype=jnp.float32), out_shardings=placed)(params)
+        where = self._where(params, jax.eval_shape(self.optimizer.init, params))
+        params = jax.jit(partial(_copied, dtype=jnp.float32), out_shardings=where.params)(params)
         # Left to itself, jit may put an optimizer's moments on one device.
-        where = _like_parameters(jax.eval_shape(self.optimizer.init, params), placed, self._whole)
-        opt_state = jax.jit(self.optimizer.init, out_shardings=where)(params)
+        opt_state = jax.jit(self.optimizer.init, out_shardings=where.opt_state)(params)
         return TrainState(params, opt_state, jax.jit(lambda: jnp.int32(0), out_shardings=self._whole)())
+
+    def _where(self, params: Any, opt_state: Any) -> TrainState:
+        """Where the arrays of a train state lie; arguments may be shapes.
+
+        That is not read off the arrays: what a computation returns may have another sharding that comes to the same, on
+        one device say, and would be compiled for once more.
+        """
+        placed = shardings(params, self.mesh, replicate_indivisible=True)
+        whole: Any = self._whole
+        return TrainState(placed, _like_parameters(opt_state, placed, whole), whole)
 
     def whole(self, params: Any) -> nnx.State:
         """`params` and the base together: all parameters of the model, in the dtype of computation; the base is not
@@ -321,7 +325,8 @@ class Learner:
         if divergence is not None:
             gradient, value = self._add_divergence(state.params, gradient, divergence)
             totals.append({**dict.fromkeys(totals[0], 0.0), "loss": value})
-        state, norm = _apply_gradient(self.optimizer, state, gradient, _shardings(state))
+        where = self._where(state.params, state.opt_state)
+        state, norm = _apply_gradient(self.optimizer, state, gradient, tuple(jax.tree.leaves(where)))
         summed = jax.tree.map(lambda *values: float(np.sum(jax.device_get(values))), *totals)
         return state, {**summed, "grad_norm": float(norm)}
 
@@ -336,14 +341,13 @@ class Learner:
         Returns:
             "score", "accumulate" (of a micro-batch both) and "apply", each to be compiled.
         """
-        placed = shardings(params, self.mesh, replicate_indivisible=True)
-        trained = jax.tree.map(lambda x, to: jax.ShapeDtypeStruct(x.shape, jnp.float32, sharding=to), params, placed)
-        frozen = jax.tree.map(lambda x, to: jax.ShapeDtypeStruct(x.shape, self.how.dtype, sharding=to), params, placed)
-        moments = jax.eval_shape(self.optimizer.init, trained)
-        where = _like_parameters(moments, placed, self._whole)
-        moments = jax.tree.map(lambda x, to: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=to), moments, where)
-        step: Any = jax.ShapeDtypeStruct((), jnp.int32, sharding=self._whole)
-        state, rows = TrainState(trained, moments, step), self._micro_batch_rows(length)
+        whole = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, jnp.float32), params)
+        step: Any = jax.ShapeDtypeStruct((), jnp.int32)
+        state = TrainState(whole, jax.eval_shape(self.optimizer.init, whole), step)
+        where = self._where(state.params, state.opt_state)
+        state = jax.tree.map(lambda x, to: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=to), state, where)
+        trained, rows = state.params, self._micro_batch_rows(length)
+        frozen = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, self.how.dtype, sharding=x.sharding), trained)
         ids, floats, flags = (self._shape(rows, length, dtype) for dtype in (jnp.int32, jnp.float32, jnp.bool_))
         fields: list[Any] = [*[ids] * 4, flags, *[floats] * 6, flags, flags, flags, ids, ids]
         batch = TokenBatch(*fields)
@@ -353,7 +357,7 @@ class Learner:
             "accumulate": _accumulate.lower(
                 self.graphdef, trained, self.base, trained, batch, places, self.options, self.how, on_policy=False
             ),
-            "apply": _apply_gradient.lower(self.optimizer, state, trained, _shardings(state)),
+            "apply": _apply_gradient.lower(self.optimizer, state, trained, tuple(jax.tree.leaves(where))),
         }
 
     def _shape(self, rows: int, length: int, dtype: DTypeLike) -> jax.ShapeDtypeStruct:
