@@ -76,7 +76,7 @@ def test_the_programs_of_a_run_are_bounded_by_its_shapes(run):
     lengths = len({min(capacity, bucket(needed, KEYS)) for needed in range(1, capacity + 1)})
     assert lengths == 3
     # Of the sampler see docs/sampling.md; a micro-batch is trained at a quarter, half or all of its tokens.
-    most = {"fill": 3 * lengths, "decode": 2 * lengths, "copy": lengths, "_longer": lengths - 1}
+    most = {"fill": 4 * (2 * lengths - 1), "decode": 2 * lengths, "copy": lengths, "_longer": 2 * (lengths - 1)}
     most |= {"_score": 3, "_accumulate": 3, "_apply_gradient": 1}
     total = sum(steps, Counter())
     assert {name for name in most if 0 < total[name] <= most[name]} == set(most)
