@@ -18,6 +18,7 @@ from pivotopd_jax.trackers import make_trackers, without_secrets
 
 METRICS_FILE = "metrics.jsonl"
 CONFIGURATION_FILE = "configuration.json"
+SUMMARY_FILE = "summary.json"
 TRAJECTORIES = "trajectories"
 Records = Iterable[Mapping[str, Any]]
 

@@ -18,13 +18,13 @@ from rich.table import Table
 from pivotopd_jax.evaluation.evaluate import Evaluation, panel
 from pivotopd_jax.evaluation.recovery import bootstrap_interval, find_mistakes, recoveries
 from pivotopd_jax.processes import is_first, place_of
-from pivotopd_jax.recording import read_metrics, write_trajectories
+from pivotopd_jax.recording import SUMMARY_FILE, read_metrics, write_trajectories
 from pivotopd_jax.records import Trajectory
 from pivotopd_jax.run import Run
 from pivotopd_jax.train import evaluate_run
 from pivotopd_jax.trajectory_records import trajectory_records
+from pivotopd_jax.viewing.report import write_report
 
-SUMMARY_FILE = "summary.json"
 LONG_NAMES = {"success": "success on held-out games", "recovery": "recovery from oracle-pivotal mistakes"}
 
 
@@ -48,8 +48,9 @@ def summarise_run(run: Run, params: Any, directory: Path) -> dict[str, Any]:
     result |= {"seconds": stage_seconds(directory), "world": run.world.name, "method": run.method.name}
     (directory / SUMMARY_FILE).write_text(json.dumps(result, indent=1))
     draw_curve(directory)
+    written = write_report(directory)
     console.print(table(result))
-    console.print(f"summary, metrics, trajectories and {directory / 'curve.png'} are in {directory}")
+    console.print(f"the report is {written}; python launch/view.py {directory} opens the trajectories", soft_wrap=True)
     return result
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,8 +16,8 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from pivotopd_jax.files import user_cache, write_json
+from pivotopd_jax.recording import TRAJECTORIES
 
-TRAJECTORIES = "trajectories"
 OCCASIONS = {"step": "training", "validation": "validation", "closing": "closing evaluation"}
 FILE_NAME = re.compile(r"(step|validation|closing)_(\d{1,9})\.jsonl")
 INDEX_FORMAT = 1
@@ -264,8 +263,3 @@ def texts(record: Mapping[str, Any]) -> Iterator[str]:
         for key in ("observation", "response", "action", "gold_action", "lesson", "named"):
             yield str(turn.get(key) or "")
     yield from (str(branch.get("final") or "") for branch in branches)
-
-
-def rounded_megabytes(log: TrajectoryLog) -> float:
-    """Size of the log in megabytes."""
-    return round(sum(os.path.getsize(log.path(name)) for name in log.files) / 1e6, 1)

@@ -1,13 +1,14 @@
 """Serves the reading room of a run: a page, its index, single trajectories and search, all of it read-only.
 
-The page asks nobody but this server, and this server answers nobody but the user: it listens on this machine unless told
-otherwise, and refuses requests that name another host, as those of a web page that has pointed its own name here would.
+The page asks nobody but this server, and this server answers nobody but the user. It listens on this machine unless
+told otherwise, and refuses requests that name another host: a web page might have pointed its own name here.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import json
+import socket
 import sys
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -66,14 +67,12 @@ class _Server(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         # A browser that no longer wants an answer is no news.
-        if not isinstance(sys.exception() if hasattr(sys, "exception") else sys.exc_info()[1], ConnectionError):
+        if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
 
 class _Server6(_Server):
-    import socket as _socket
-
-    address_family = _socket.AF_INET6
+    address_family = socket.AF_INET6
 
 
 def is_loopback(host: str) -> bool:
