@@ -28,7 +28,7 @@ EXCERPTS = 4
 VIEWER = "http://127.0.0.1:8765/"
 # Drawn in these colours, which the page replaces by its own, light or dark.
 INK, GRID = "#010101", "#020202"
-SERIES = tuple(f"#0{i}0{i}0{i}" for i in range(3, 9))
+SERIES = tuple(f"#0{i}0{i}0{i}" for i in range(3, 10))
 VARIABLES = {INK: "ink", GRID: "line", **{colour: f"series-{i}" for i, colour in enumerate(SERIES, 1)}}
 STYLE = {
     "svg.fonttype": "none", "svg.hashsalt": "report", "text.parse_math": False, "font.size": 9,

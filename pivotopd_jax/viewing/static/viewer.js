@@ -144,7 +144,7 @@ function entry(row, place) {
 }
 
 // Names of tasks often begin alike: the middle goes first.
-const shortened = (text) => (text.length > 33 ? text.slice(0, 14) + "…" + text.slice(-18) : text);
+const shortened = (text) => (text.length > 30 ? text.slice(0, 12) + "…" + text.slice(-17) : text);
 
 function result(won, score) {
   const partial = score > 0 && score < 1 ? ` ${Number(score.toFixed(2))}` : "";
