@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> None:
         print(f"... and {len(problems) - 10} more lines")
     server = make_server(log, HOST.value, PORT.value)
     if not is_loopback(HOST.value):
-        print(f"warning: everyone who can reach {HOST.value} can read this run; there is no password")
+        print(f"warning: whoever can reach {HOST.value} from elsewhere can read this run; there is no password")
     shown = f"[{HOST.value}]" if ":" in HOST.value else HOST.value
     print(f"http://{shown}:{server.server_address[1]}/  (Ctrl-C ends it)", flush=True)
     try:

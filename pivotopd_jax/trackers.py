@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import secrets
 from collections.abc import Mapping
@@ -34,7 +35,7 @@ class TensorBoard:
     """Event files in `directory`; steps from `resume_from` on are of an interrupted attempt and are hidden."""
 
     def __init__(self, directory: Path, resume_from: int):
-        self._events = SummaryWriter(str(directory), purge_step=resume_from or None)
+        self._events = SummaryWriter(str(directory), purge_step=resume_from or None, filename_suffix=f".{resume_from}")
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         for name, value in metrics.items():
@@ -57,7 +58,7 @@ class WeightsAndBiases:
             ImportError: the library is not installed.
         """
         try:
-            import wandb
+            wandb = importlib.import_module("wandb")
         except ImportError as error:
             raise ImportError(
                 "config.log.trackers names wandb, which is not installed; pip install -r requirements-wandb.txt, or "

@@ -19,7 +19,7 @@ from pivotopd_jax.viewing.log import TrajectoryLog
 from pivotopd_jax.viewing.server import make_server
 
 STEPS, TRAJECTORIES, TURNS, TOKENS = 160, 128, 12, 40
-WORDS = ("open", "close", "fridge", "drawer", "apple", "take", "from", "look", "nothing", "happens", "you", "see", "the")
+WORDS = ("open", "close", "fridge", "drawer", "apple", "take", "from", "look", "nothing", "happens", "you", "see")
 RARE = "a lamp that was named once"
 
 
@@ -28,8 +28,8 @@ def bench_viewing(steps: int = STEPS, trajectories: int = TRAJECTORIES) -> dict[
 
     Returns:
         "megabytes" of the log; seconds to index it anew, by the clock and of the processor ("index", "index_cpu"), and
-        when its index is kept ("index_kept"), to the first list ("list", with its "list_megabytes"), and to search for words that are nearly everywhere, and for some
-        that are once in it; milliseconds to serve one trajectory, the median of 100.
+        when its index is kept ("index_kept"); to the list ("list", with its "list_megabytes"); to search for words that
+        are nearly everywhere, and for some that are once in it; milliseconds to serve one trajectory, the median of 100.
     """
     with TemporaryDirectory() as place:
         os.environ["XDG_CACHE_HOME"] = str(Path(place) / "cache")

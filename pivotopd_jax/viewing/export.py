@@ -1,4 +1,4 @@
-"""Trajectories as chats, one JSON object a line, for other viewers and other programs; docs/viewing.md has the schema."""
+"""Trajectories as chats, one JSON object a line, for other viewers and programs; docs/viewing.md has the schema."""
 
 from __future__ import annotations
 

@@ -224,7 +224,7 @@ def parse_line(data: bytes) -> dict[str, Any]:
         record = json.loads(data, parse_constant=lambda _: None)
     except json.JSONDecodeError as error:
         cut = "" if data.endswith(b"\n") else "; the line is cut short"
-        raise ValueError(f"expected JSON: {error.msg} at character {error.pos + 1}{cut}") from None
+        raise ValueError(f"expected JSON: {error.msg.removesuffix(' at')} at character {error.pos + 1}{cut}") from None
     except (ValueError, RecursionError) as error:
         raise ValueError(f"expected JSON in UTF-8 ({type(error).__name__})") from None
     if not isinstance(record, dict) or not _objects(record.get("turns")) or not _objects(record.get("recoveries", [])):

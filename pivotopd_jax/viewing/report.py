@@ -16,6 +16,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from pivotopd_jax.recording import CONFIGURATION_FILE, SUMMARY_FILE, read_metrics
 from pivotopd_jax.viewing.excerpt import excerpt, shown
@@ -30,7 +31,7 @@ VIEWER = "http://127.0.0.1:8765/"
 INK, GRID = "#010101", "#020202"
 SERIES = tuple(f"#0{i}0{i}0{i}" for i in range(3, 10))
 VARIABLES = {INK: "ink", GRID: "line", **{colour: f"series-{i}" for i, colour in enumerate(SERIES, 1)}}
-STYLE = {
+STYLE: Any = {
     "svg.fonttype": "none", "svg.hashsalt": "report", "text.parse_math": False, "font.size": 9,
     "font.family": "sans-serif",
     "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": GRID, "xtick.color": INK, "ytick.color": INK,
@@ -274,7 +275,7 @@ def _figure(title: str, draw: Callable[[Axes, Lines], None], lines: Lines) -> st
         if not axes.has_data():
             return ""
         axes.set_xlabel("step")
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         if axes.get_legend_handles_labels()[0]:
             axes.legend(fontsize=8, ncols=2)
         file = io.StringIO()
