@@ -88,7 +88,8 @@ def train(config: Any, directory: Path, *, method: Method | None = None) -> tupl
             with recorder.stage("evaluate"):
                 evaluation = evaluate_run(run, progress.state.params, validation, config.eval_temperature)
                 metrics |= evaluation_metrics(run, progress.state.params, evaluation)
-            recorder.trajectories("validation", done, trajectory_records(run, evaluation.trajectories))
+            with recorder.stage("record"):
+                recorder.trajectories("validation", done, trajectory_records(run, evaluation.trajectories))
         if done % config.checkpoint.every == 0 or done == config.steps:
             with recorder.stage("checkpoint"):
                 checkpoints.save(
@@ -133,8 +134,9 @@ def train_step(run: Run, progress: Progress, step: int, recorder: QuietRecorder)
             state, update = run.learner.update(state, batch, on_policy=len(shaped) == 1, divergence=term)
             updates.append(update)
     if step % config.log.trajectories_every == 0:
-        advantages = token_advantages(chunks, shaped)
-        recorder.trajectories("step", step, trajectory_records(run, trajectories, notes, advantages))
+        with recorder.stage("record"):
+            advantages = token_advantages(chunks, shaped)
+            recorder.trajectories("step", step, trajectory_records(run, trajectories, notes, advantages))
     depth = learned_depth(run, progress.depth, step, trajectories, shaped)
     answers = {name: count - asked.get(name, 0) for name, count in run.teacher.outcomes.items()}
     return Progress(state, depth), {

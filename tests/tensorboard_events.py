@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.proto.event_pb2 import Event  # type: ignore[attr-defined]
 
 
 def scalars(directory: Path) -> dict[tuple[str, int], float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -87,12 +88,14 @@ def test_which_trackers_there_are():
         check_trackers("mlflow")
 
 
-def test_the_real_library_takes_it_offline(tmp_path, monkeypatch):
+def test_the_real_library_takes_it_offline(tmp_path, monkeypatch, capfd):
     pytest.importorskip("wandb")
     monkeypatch.setitem(os.environ, "WANDB_MODE", "offline")
+    monkeypatch.setattr(sys, "argv", ["train.py", "--config.teacher.base_url=http://user:pa55word@host"])
     (tracker,) = make_trackers({"trackers": "wandb", "project": "here"}, tmp_path, CONFIGURATION, resume_from=0)
     tracker.log(0, {"train/success": 0.5})
     tracker.close()
     files = [path.read_bytes() for path in (tmp_path / "wandb").rglob("*") if path.is_file()]
-    assert any(b"train/success" in content for content in files)
+    assert re.search(r"train/success +0\.5", capfd.readouterr().err)
+    assert files
     assert not any(b"pa55word" in content or b"s3cret" in content for content in files)

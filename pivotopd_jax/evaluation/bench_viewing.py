@@ -29,7 +29,7 @@ def bench_viewing(steps: int = STEPS, trajectories: int = TRAJECTORIES) -> dict[
     Returns:
         "megabytes" of the log; seconds to index it anew, by the clock and of the processor ("index", "index_cpu"), and
         when its index is kept ("index_kept"); to the list ("list", with its "list_megabytes"); to search for words that
-        are nearly everywhere, and for some that are once in it; milliseconds to serve one trajectory, the median of 100.
+        are nearly everywhere, and for some that are once in it; milliseconds to serve a trajectory, the median of 100.
     """
     with TemporaryDirectory() as place:
         os.environ["XDG_CACHE_HOME"] = str(Path(place) / "cache")

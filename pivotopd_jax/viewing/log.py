@@ -248,7 +248,7 @@ def _entry(offset: int, length: int, line: int, record: Mapping[str, Any]) -> En
         str(record.get("kind", "")),
         group if isinstance(group, int) else 0,
         record.get("won") is True,
-        float(score) if isinstance(score, int | float) else 0.0,
+        float(score) if isinstance(score, int | float) and abs(score) < 1e9 else 0.0,
         len(turns),
         sum(turn.get("pivotal") is True for turn in turns),
         len(record.get("recoveries", [])),

@@ -19,11 +19,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from pivotopd_jax.recording import CONFIGURATION_FILE, SUMMARY_FILE, read_metrics
-from pivotopd_jax.viewing.excerpt import excerpt, shown
+from pivotopd_jax.viewing.excerpt import HIDDEN, excerpt, shown
 from pivotopd_jax.viewing.log import OCCASIONS, LogFile, TrajectoryLog
 from pivotopd_jax.viewing.server import static
 
 REPORT_FILE = "report.html"
+LONGEST_LABEL = 24
 EXCERPTS = 4
 """Trajectories shown in the report itself."""
 VIEWER = "http://127.0.0.1:8765/"
@@ -288,10 +289,15 @@ def _figure(title: str, draw: Callable[[Axes, Lines], None], lines: Lines) -> st
     return f"<figure><figcaption>{html.escape(title)}</figcaption>{svg}</figure>"
 
 
+def _label(name: str) -> str:
+    """A name as it fits into a legend."""
+    return HIDDEN.sub("\ufffd", name)[:LONGEST_LABEL]
+
+
 def _points(axes: Axes, lines: Lines, name: str, label: str | None, **style: Any) -> None:
     points = [(line["step"], line[name]) for line in lines if name in line]
     if points:
-        axes.plot(*zip(*points, strict=True), label=label, **style)
+        axes.plot(*zip(*points, strict=True), label=label and _label(label), **style)
 
 
 def _success(axes: Axes, lines: Lines) -> None:
@@ -343,8 +349,9 @@ def _seconds(axes: Axes, lines: Lines) -> None:
         return
     values = [[line.get(name, 0.0) for line in lines] for name in names]
     colours = [SERIES[i % len(SERIES)] for i in range(len(names))]
+    labels = [_label(name.removeprefix("seconds/")) for name in names]
     axes.stackplot(
-        [line["step"] for line in lines], values, labels=[n.removeprefix("seconds/") for n in names], colors=colours,
+        [line["step"] for line in lines], values, labels=labels, colors=colours,
         step="mid" if len(lines) > 1 else None,
     )  # fmt: skip
     axes.set(ylabel="seconds", ylim=(0, None))

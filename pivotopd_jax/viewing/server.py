@@ -117,13 +117,14 @@ def index(log: TrajectoryLog) -> dict[str, Any]:
         "tasks": list(tasks),
         "kinds": list(kinds),
         "rows": rows,
-        "problems": [str(problem) for file in log.files.values() for problem in file.problems],
+        "problems": [str(problem) for file in log.files.values() for problem in file.problems][:MOST_FOUND],
     }
 
 
 class _Handler(BaseHTTPRequestHandler):
     log: TrajectoryLog
     host: str
+    timeout = 30
     server_version = "pivotopd_jax"
     sys_version = ""
 
@@ -166,7 +167,7 @@ class _Handler(BaseHTTPRequestHandler):
         return {"found": found, "complete": complete}
 
     def _json(self, status: HTTPStatus, content: Any) -> None:
-        self._answer(status, json.dumps(content, separators=(",", ":")).encode(), "application/json")
+        self._answer(status, json.dumps(content, separators=(",", ":"), allow_nan=False).encode(), "application/json")
 
     def _error(self, status: HTTPStatus, message: str) -> None:
         self._json(status, {"error": message})

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-NASTY = '<script>document.title = "taken"</script><img src=x onerror="document.title=\'taken\'"> \x1b[31mred\x07 \u202eright'
+NASTY = '<script>document.title = "1"</script><img src=x onerror="document.title=2"> \x1b[31mred\x07 \u202eright'
 """Markup, a terminal's escape, a bell, and an override of the direction of writing."""
 
 
@@ -62,6 +62,7 @@ def write_run(directory: Path) -> Path:
     metrics = [
         {
             "step": step, "train/success": 0.25 + step / 20, "eval/success": step / 10, "eval/success_Look": step / 10,
+            f"eval/success_{NASTY}": 0.5,
             "train/pivotal_turns": 3.0, "recovery/rows": 4.0, "recovery/followed": 3.0, "teacher/report/ok": 4.0,
             "seconds/collect": 2.0, "seconds/update": 6.0, "update/kl_reference": 0.01 * step,
         }

@@ -64,6 +64,13 @@ def test_separators_of_unicode_do_not_break_lines_and_odd_numbers_become_none(tm
     assert log.read("step_000000", 1)["turns"][0]["log_prob"] is None
 
 
+@pytest.mark.parametrize("odd", ["1e999", '"high"', "null", "[1]"])
+def test_a_score_that_is_none_counts_as_nothing(tmp_path, odd):
+    write_lines(tmp_path, "step_000000", b'{"task": 7, "score": %s, "group": null, "turns": []}\n' % odd.encode())
+    (entry,) = TrajectoryLog(tmp_path).files["step_000000"].entries
+    assert (entry.task, entry.score, entry.group, entry.won) == ("7", 0.0, 0, False)
+
+
 def test_logs_of_earlier_versions_are_read(tmp_path):
     """They have neither tokens nor prompts nor recoveries."""
     old = {

@@ -31,7 +31,7 @@ def test_a_finished_run(tmp_path):
     assert "<td>followed</td><td>9</td>" in page
     assert "<td>report/ok</td><td>12</td>" in page
     assert "<td>update</td><td>18.0</td><td>75.0%</td><td>6.00</td>" in page
-    assert "<td>3</td><td>20.0%</td><td>20.0%</td>" in page
+    assert "<td>3</td><td>20.0%</td><td>20.0%</td><td>50.0%</td>" in page
     assert "#step_000010/1/1" in page
 
 

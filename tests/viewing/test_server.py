@@ -50,6 +50,15 @@ def test_the_index_and_single_trajectories(port):
     assert ask(port, "/api/search?text=wait")[1]["complete"] is True
 
 
+def test_numbers_that_are_no_json_are_an_answer_of_their_own(tmp_path):
+    write_lines(tmp_path, "step_000000", b'{"turns": [], "score": 1e999}\n')
+    server = make_server(TrajectoryLog(tmp_path))
+    with running(server):
+        port = int(server.server_address[1])
+        assert ask(port, "/api/index")[0] == 200
+        assert ask(port, "/api/trajectory?file=step_000000&line=1")[0] == 400
+
+
 def test_what_a_model_wrote_travels_as_json_only(port):
     """Whatever looks like markup, or would be no JSON, is escaped; and a browser will not guess another type."""
     status, record, headers = ask(port, "/api/trajectory?file=step_000010&line=1")
@@ -103,8 +112,8 @@ def test_nothing_outside_the_log_is_served(port, address):
 @pytest.mark.parametrize(
     "address",
     [
-        "/api/trajectory?file=step_000000", "/api/trajectory?file=step_000000&line=-1", "/api/search", "/api/search?text=",
-        "/api/search?text=" + "a" * 201, "/api/search?" + "&".join(f"a{i}=1" for i in range(20)),
+        "/api/trajectory?file=step_000000", "/api/trajectory?file=step_000000&line=-1", "/api/search",
+        "/api/search?text=", "/api/search?text=" + "a" * 201, "/api/search?" + "&".join(f"a{i}=1" for i in range(20)),
     ],
 )  # fmt: skip
 def test_what_is_asked_wrongly_is_said(port, address):

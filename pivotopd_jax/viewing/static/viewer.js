@@ -1,5 +1,4 @@
 // The reading room. Everything that a model, a teacher or a log says becomes text nodes, never markup.
-"use strict";
 
 const ROW = 52; // pixels, the height of .entry in style.css
 const SPARE = 6; // rows kept above and below those in sight
