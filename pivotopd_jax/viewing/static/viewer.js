@@ -106,8 +106,17 @@ function apply() {
   for (const id of ["pivotal", "recovered"]) at(id).classList.toggle("on", filter[id]);
   at("rows").style.height = `${view.shown.length * ROW}px`;
   view.place = current ? view.shown.findIndex((row) => row[FILE] === current[FILE] && row[LINE] === current[LINE]) : -1;
+  reveal();
   drawList();
   if (view.place < 0) view.shown.length ? open(0) : nothing();
+}
+
+// Scrolls the list as little as brings the chosen row into sight.
+function reveal() {
+  const list = at("list"), top = view.place * ROW;
+  if (view.place < 0) return;
+  if (top < list.scrollTop) list.scrollTop = top;
+  if (top + ROW > list.scrollTop + list.clientHeight) list.scrollTop = top + ROW - list.clientHeight;
 }
 
 function nothing() {
@@ -157,9 +166,8 @@ async function open(place, turn = 0) {
   view.place = place;
   view.other = null;
   view.otherRow = null;
-  const row = view.shown[place], list = at("list");
-  if (place * ROW < list.scrollTop) list.scrollTop = place * ROW;
-  if ((place + 1) * ROW > list.scrollTop + list.clientHeight) list.scrollTop = (place + 1) * ROW - list.clientHeight;
+  const row = view.shown[place];
+  reveal();
   drawList();
   try {
     const record = await fetchRecord(row);
