@@ -10,7 +10,7 @@ from viewing.run_on_disk import mistaken, trajectory, turn, write_lines, write_r
 
 from pivotopd_jax.viewing import log as log_module
 from pivotopd_jax.viewing.export import export
-from pivotopd_jax.viewing.log import Problem, TrajectoryLog, index_file, parse_line
+from pivotopd_jax.viewing.log import TrajectoryLog, index_file, parse_line
 
 
 def test_an_index_counts_what_there_is_and_finds_single_lines(tmp_path):
@@ -106,22 +106,6 @@ def test_what_has_changed_is_read_again_and_nothing_else(tmp_path, monkeypatch):
     log.refresh()
     assert sorted(read) == ["step_000010", "step_000020"]
     assert log.read("step_000010", 2)["task"] == "newer"
-
-
-def test_the_index_of_a_large_file_is_kept_until_the_file_changes(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(log_module, "KEPT_FROM_BYTES", 0)
-    path = write_lines(tmp_path, "step_000000", trajectory("a", turn()), b"broken\n")
-    made = index_file(path)
-    with monkeypatch.context() as patched:
-        patched.setattr(log_module, "_make_index", lambda _: pytest.fail("it is kept"))
-        assert index_file(path) == made
-        assert isinstance(index_file(path).problems[0], Problem)
-    write_lines(tmp_path, "step_000000", trajectory("longer", turn()))
-    assert [entry.task for entry in index_file(path).entries] == ["longer"]
-    (kept,) = (tmp_path / "cache" / "pivotopd_jax" / "trajectories").iterdir()
-    kept.write_text("not an index")
-    assert [entry.task for entry in index_file(path).entries] == ["longer"]
 
 
 def test_search_looks_at_texts_and_not_at_keys(tmp_path):
