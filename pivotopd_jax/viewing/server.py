@@ -20,7 +20,7 @@ from pivotopd_jax.viewing.log import OCCASIONS, TrajectoryLog
 
 PAGES = {
     "/": ("index.html", "text/html; charset=utf-8"),
-    "/viewer.js": ("viewer.js", "text/javascript; charset=utf-8"),
+    **{f"/{name}": (name, "text/javascript; charset=utf-8") for name in ("viewer.js", "turns.js", "text.js")},
     "/style.css": ("style.css", "text/css; charset=utf-8"),
 }
 MOST_FOUND = 1000

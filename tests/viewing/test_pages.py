@@ -21,6 +21,12 @@ def room(page: Page, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the reading room of a run, of which one step is long."""
     directory = write_run(tmp_path_factory.mktemp("pages") / "run")
     write_lines(directory, "step_000020", *(trajectory(f"many/{i}", turn()) for i in range(3000)))
+    tried = [
+        {"after": after, "turns": [turn(f"r{after}{i}", named="n") for i in range(2)], "final": f"end {after}"}
+        for after in (0, 1)
+    ]  # fmt: skip
+    mistakes = (turn("a", pivotal=True), turn("b", pivotal=True), turn("c"))
+    write_lines(directory, "step_000030", trajectory("two/1", *mistakes, recoveries=tried))
     server = make_server(TrajectoryLog(directory))
     with running(server):
         yield f"http://127.0.0.1:{server.server_address[1]}/"
@@ -43,7 +49,7 @@ def now(page: Page) -> list[str]:
 def test_a_run_is_read_by_keyboard(page, room):
     opened(page, room)
     assert title(page) == "lamp/1"
-    assert page.texts("#count") == ["3,006 of 3,006 trajectories"]
+    assert page.texts("#count") == ["3,007 of 3,007 trajectories"]
     page.press("j")
     page.wait(lambda: title(page) == "cup/2", "j leads to the next trajectory")
     page.press("k")
@@ -85,25 +91,32 @@ def test_a_pivotal_turn_shows_the_gold_action_and_its_recovery_beside_what_happe
     assert page.texts(".turn.now .prompt .before") == ["Find the lamp."]
 
 
+def test_recoveries_from_mistakes_in_a_row_are_shown_to_their_ends(page, room):
+    opened(page, room, "#step_000030/1/1")
+    assert page.texts(".turn.recovery .action:last-child") == ["r00", "r01", "r10", "r11"]
+    assert page.texts(".turn.recovery > header > b") == ["turn 2", "turn 3", "then", "turn 3", "turn 4", "then"]
+    assert page.texts(".turn[data-turn] .action:not(.gold)") == ["a", "b", "c"]
+
+
 def test_filters_and_search(page, room):
     opened(page, room)
     page.press("f")
-    page.wait(lambda: page.texts("#count") == ["2 of 3,006 trajectories"], "f keeps those that were won")
+    page.wait(lambda: page.texts("#count") == ["2 of 3,007 trajectories"], "f keeps those that were won")
     assert title(page) == "cup/2"
     page.press("ff")
     page.press("m")
-    page.wait(lambda: page.texts("#count") == ["3 of 3,006 trajectories"], "m keeps those with a pivotal turn")
+    page.wait(lambda: page.texts("#count") == ["4 of 3,007 trajectories"], "m keeps those with a pivotal turn")
     page.press("v")
-    page.wait(lambda: page.texts("#count") == ["2 of 3,006 trajectories"], "v keeps those with a recovery")
+    page.wait(lambda: page.texts("#count") == ["3 of 3,007 trajectories"], "v keeps those with a recovery")
     page.press("mv")
     page.driver.execute_script(
         "const s = document.getElementById('kind'); s.value = 'Pick'; s.dispatchEvent(new Event('change'))"
     )
-    page.wait(lambda: page.texts("#count") == ["1 of 3,006 trajectories"], "one type alone")
+    page.wait(lambda: page.texts("#count") == ["1 of 3,007 trajectories"], "one type alone")
     opened(page, room)
     page.press("/")
     page.press("lamp is ON")
-    page.wait(lambda: page.texts("#count") == ["2 of 3,006 trajectories"], "search finds what a recovery led to")
+    page.wait(lambda: page.texts("#count") == ["2 of 3,007 trajectories"], "search finds what a recovery led to")
     assert page.texts("#reader mark") == ["lamp is on"]
 
 

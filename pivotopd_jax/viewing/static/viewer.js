@@ -1,60 +1,20 @@
-// The reading room. Everything that a model, a teacher or a log says becomes text nodes, never markup.
+// The reading room: the list with its filters, the trajectory that is open, and the keys.
+
+import { make, plural, put, signed, sought, words } from "./text.js";
+import { COLOURS, colour, drawAlone, largest, recoveries, turnCard } from "./turns.js";
 
 const ROW = 52; // pixels, the height of .entry in style.css
 const SPARE = 6; // rows kept above and below those in sight
-const COLOURS = ["advantage", "teacher's part", "log-prob", "none"];
 const OUTCOMES = ["all", "won", "failed"];
 const FILE = 0, LINE = 1, TASK = 2, KIND = 3, GROUP = 4, WON = 5, SCORE = 6, TURNS = 7, PIVOTAL = 8, RECOVERIES = 9;
-// What a screen would not show, or would let rearrange or hide the text around it.
-const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]|\p{Cs}/gu;
 
 const at = (id) => document.getElementById(id);
 const log = { run: "", files: [], tasks: [], kinds: [], rows: [], problems: [] };
-const view = { shown: [], place: -1, record: null, turn: 0, other: null, otherRow: null, colour: 0, found: null, words: "" };
+const view = { shown: [], place: -1, record: null, turn: 0, other: null, otherRow: null, found: null };
 const filter = { outcome: "all", file: "", kind: "", pivotal: false, recovered: false };
 
 // ---- small helpers
 
-function make(tag, name, ...children) {
-  const element = document.createElement(tag);
-  if (name) element.className = name;
-  for (const child of children) if (child !== null && child !== undefined) element.append(child);
-  return element;
-}
-
-function name(code) {
-  if (code < 0x20) return String.fromCodePoint(0x2400 + code);
-  return code === 0x7f ? "\u2421" : "U+" + code.toString(16).toUpperCase().padStart(4, "0");
-}
-
-// Appends `text` with its control characters shown, and the words that were searched for marked.
-function put(element, text) {
-  text = String(text ?? "");
-  let from = 0;
-  for (const match of text.matchAll(HIDDEN)) {
-    marked(element, text.slice(from, match.index));
-    element.append(make("span", "control", name(match[0].codePointAt(0))));
-    from = match.index + match[0].length;
-  }
-  marked(element, text.slice(from));
-  return element;
-}
-
-function marked(element, text) {
-  const words = view.words, low = text.toLowerCase();
-  // Lower case may be longer than the text was; then nothing is marked.
-  for (let from = 0; text; ) {
-    const place = words && low.length === text.length ? low.indexOf(words, from) : -1;
-    element.append(text.slice(from, place < 0 ? undefined : place));
-    if (place < 0) return;
-    element.append(make("mark", "mark", text.slice(place, place + words.length)));
-    from = place + words.length;
-  }
-}
-
-const words = (tag, style, text) => put(make(tag, style), text);
-const plural = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
-const signed = (value) => (value > 0 ? "+" : value < 0 ? "−" : "") + Number(Math.abs(value).toPrecision(3));
 const fileName = (row) => log.files[row[FILE]].name;
 const occasion = (file) => `${file.occasion}, ${file.occasion === "training" ? "step " + file.step : "after " + plural(file.step, "step")}`;
 
@@ -214,9 +174,6 @@ function head(record, row) {
 
 const stripClass = (turn, tried) => [turn.pivotal && "pivotal", turn.accepted === false && "rejected", tried && "recovered"].filter(Boolean).join(" ");
 
-// Which turns a recovery begins after.
-const recoveries = (record) => new Map((record.recoveries ?? []).map((branch) => [branch.after, branch]));
-
 const sameTask = (row) => log.rows.filter((other) => other[TASK] === row[TASK] && other !== row);
 
 function beside(same) {
@@ -255,7 +212,7 @@ function compareNext() {
 
 function legend(record) {
   const element = make("span", "legend");
-  const button = make("button", "", `colour: ${COLOURS[view.colour]}`);
+  const button = make("button", "", `colour: ${COLOURS[colour.mode]}`);
   button.style.width = "auto";
   button.style.paddingInline = ".5em";
   button.addEventListener("click", recolour);
@@ -263,37 +220,10 @@ function legend(record) {
   const most = largest(record);
   if (most) {
     const scale = make("span", "scale");
-    const ends = view.colour === 2 ? [["n5", signed(-most)], ["n1", "0"]] : [["n5", signed(-most)], ["n2", ""], ["", "0"], ["p2", ""], ["p5", signed(most)]];
+    const ends = colour.mode === 2 ? [["n5", signed(-most)], ["n1", "0"]] : [["n5", signed(-most)], ["n2", ""], ["", "0"], ["p2", ""], ["p5", signed(most)]];
     for (const [style, text] of ends) scale.append(make("span", style, text));
     element.append(scale);
   }
-  return element;
-}
-
-function drawAlone(turns, record) {
-  const tried = recoveries(record);
-  let branch = null, step = 0;
-  record.turns.forEach((turn, number) => {
-    const before = tried.get(number - 1);
-    if (before) [branch, step] = [before, 0];
-    const card = turnCard(turn, number, record);
-    if (!branch) return turns.append(card);
-    if (step === 0) turns.append(make("div", "pair columns", make("span", "", make("b", "", "what happened"), " after the mistake"), make("span", "", make("b", "", "recovery"), `: what the student did when shown the teacher's action`)));
-    const right = branch.turns[step] ? recoveryCard(branch.turns[step], number, record) : make("div", "turn recovery", make("header", "", make("b", "", "then")), words("p", "text observation", branch.final));
-    turns.append(make("div", "pair", card, right));
-    step += 1;
-    if (step > branch.turns.length) branch = null;
-  });
-  const last = make("div", "turn", make("header", "", make("b", "", "end")), words("p", "text observation", record.final));
-  turns.append(branch ? make("div", "pair", last, leftOver(branch, step, record)) : last);
-}
-
-// Turns of a recovery that went on after its trajectory had ended.
-function leftOver(branch, step, record) {
-  const element = make("div", "turns");
-  element.style.padding = 0;
-  branch.turns.slice(step).forEach((turn, i) => element.append(recoveryCard(turn, branch.after + 1 + step + i, record)));
-  element.append(make("div", "turn recovery", make("header", "", make("b", "", "then")), words("p", "text observation", branch.final)));
   return element;
 }
 
@@ -308,92 +238,6 @@ function drawBeside(turns, left, right, leftRow, rightRow) {
     delete cards[1].dataset.turn;
     turns.append(make("div", "pair", ...cards));
   }
-}
-
-function turnCard(turn, number, record) {
-  const card = make("section", "turn" + (turn.pivotal ? " pivotal" : ""));
-  card.dataset.turn = number;
-  const top = make("header", "", make("b", "", `turn ${number + 1}`));
-  if (turn.pivotal) top.append(make("span", "badge pivotal", "pivotal"));
-  if (turn.actor === "teacher") top.append(make("span", "badge teacher", "played by the teacher"));
-  top.append(facts(turn));
-  card.append(top, words("p", "text observation", turn.observation), response(turn, record), acted(turn));
-  if (turn.lesson) card.append(words("p", "lesson", turn.lesson));
-  if (typeof turn.prompt === "string") card.append(prompt(record, number));
-  card.addEventListener("click", () => mark(number));
-  return card;
-}
-
-function recoveryCard(turn, number, record) {
-  const top = make("header", "", make("b", "", `turn ${number + 1}`), make("span", "badge recovery", "recovery"), facts(turn));
-  const line = acted(turn);
-  line.prepend(make("span", "quiet", "hinted"), words("span", "action gold", turn.named), make("span", "quiet", "→"));
-  return make("section", "turn recovery", top, words("p", "text observation", turn.observation), response(turn, record), line);
-}
-
-function facts(turn) {
-  const parts = [];
-  if (typeof turn.reward_advantage === "number" && turn.reward_advantage) parts.push(`reward advantage ${signed(turn.reward_advantage)}`);
-  if (typeof turn.log_prob === "number") parts.push(`log-prob ${signed(turn.log_prob)}`);
-  return make("span", "right", parts.join(" · "));
-}
-
-function acted(turn) {
-  const line = make("div", "acted");
-  const style = turn.action === null || turn.action === undefined ? "missing" : turn.accepted === false ? "rejected" : "";
-  line.append(words("span", `action ${style}`, style === "missing" ? "no action" : turn.action));
-  if (style === "rejected") line.append(make("span", "quiet", "not carried out"));
-  if (turn.gold_action) line.append(make("span", "quiet", turn.pivotal ? "the teacher would have done" : "the teacher, too:"), words("span", "action gold", turn.gold_action));
-  return line;
-}
-
-function response(turn, record) {
-  const element = make("p", "text response");
-  if (!Array.isArray(turn.tokens)) return put(element, turn.response);
-  const values = credits(turn), most = largest(record);
-  turn.tokens.forEach((token, i) => {
-    const piece = words("span", `token ${shade(values[i], most)}`, token);
-    const parts = [];
-    if (turn.advantages) parts.push(`advantage ${signed(turn.advantages[i])}`);
-    if (turn.log_probs) parts.push(`log-prob ${signed(turn.log_probs[i])}`);
-    piece.title = parts.join(", ");
-    element.append(piece);
-  });
-  return element;
-}
-
-// What colours the tokens of a turn.
-function credits(turn) {
-  if (view.colour === 2) return turn.log_probs ?? [];
-  if (view.colour === 3 || !turn.advantages) return [];
-  const shared = view.colour === 1 ? (turn.reward_advantage ?? 0) : 0;
-  return turn.advantages.map((value) => (Math.abs(value - shared) < 1e-6 ? 0 : value - shared));
-}
-
-function largest(record) {
-  const all = [...record.turns, ...(record.recoveries ?? []).flatMap((branch) => branch.turns)];
-  return Math.max(0, ...all.map((turn) => credits(turn).reduce((most, value) => Math.max(most, Math.abs(value)), 0)));
-}
-
-function shade(value, most) {
-  if (!value || !most) return "";
-  return (value > 0 ? "p" : "n") + Math.min(5, Math.max(1, Math.ceil((5 * Math.abs(value)) / most)));
-}
-
-// The prompt is kept as what it adds to the turn before; put together when it is opened.
-function prompt(record, number) {
-  const element = make("details", "prompt", make("summary", "", "prompt"));
-  element.addEventListener("toggle", () => {
-    if (!element.open || element.children.length > 1) return;
-    let whole = "", kept = "";
-    for (let i = 0; i <= number; i++) {
-      const before = i ? whole + (record.turns[i - 1].response ?? "") : "";
-      kept = [...before].slice(0, record.turns[i].prompt_kept ?? 0).join("");
-      whole = kept + (record.turns[i].prompt ?? "");
-    }
-    element.append(make("p", "text", words("span", "before", kept), words("span", "", whole.slice(kept.length))));
-  });
-  return element;
 }
 
 // ---- moving about
@@ -427,7 +271,7 @@ function redraw() {
 }
 
 function recolour() {
-  view.colour = (view.colour + 1) % COLOURS.length;
+  colour.mode = (colour.mode + 1) % COLOURS.length;
   redraw();
 }
 
@@ -448,7 +292,7 @@ async function search() {
     if (mine !== searches) return;
     view.found = { keys: new Set(answer.found.map(([file, line]) => `${file}/${line}`)), complete: answer.complete };
   }
-  view.words = text.toLowerCase();
+  sought.words = text.toLowerCase();
   apply();
   redraw();
 }
@@ -503,6 +347,10 @@ at("kind").addEventListener("change", (event) => set({ kind: event.target.value 
 at("outcome").addEventListener("click", (event) => event.target.dataset.value && set({ outcome: event.target.dataset.value }));
 at("pivotal").addEventListener("click", () => set({ pivotal: !filter.pivotal }));
 at("recovered").addEventListener("click", () => set({ recovered: !filter.recovered }));
+at("reader").addEventListener("click", (event) => {
+  const card = event.target.closest(".turn[data-turn]");
+  if (card) mark(Number(card.dataset.turn));
+});
 at("reload").addEventListener("click", () => load().catch(fail));
 at("theme").addEventListener("click", theme);
 at("help").addEventListener("click", () => at("keys").showModal());
