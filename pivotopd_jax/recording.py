@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import psutil
 from rich.console import Console
-from tensorboardX import SummaryWriter
 
 from pivotopd_jax.compilation import Compiled, compiled
+from pivotopd_jax.files import write_json
 from pivotopd_jax.processes import is_first
-from pivotopd_jax.records import Note, Trajectory
+from pivotopd_jax.trackers import make_trackers, without_secrets
 
 METRICS_FILE = "metrics.jsonl"
+CONFIGURATION_FILE = "configuration.json"
+SUMMARY_FILE = "summary.json"
+TRAJECTORIES = "trajectories"
+Records = Iterable[Mapping[str, Any]]
 
 
 class Moment(NamedTuple):
@@ -37,12 +41,16 @@ class Moment(NamedTuple):
         return cls(time.time() - psutil.Process().create_time(), compiled())
 
 
-def make_recorder(directory: Path, *, resume_from: int, begun: Moment) -> QuietRecorder:
+def make_recorder(
+    directory: Path, *, resume_from: int, configuration: Mapping[str, Any], begun: Moment
+) -> QuietRecorder:
     """A recorder that writes into `directory`, in the first of all processes; one that writes nothing in the others.
 
     `begun` is when the run began to be put together.
     """
-    return Recorder(directory, resume_from=resume_from, begun=begun) if is_first() else QuietRecorder()
+    if not is_first():
+        return QuietRecorder()
+    return Recorder(directory, resume_from=resume_from, configuration=configuration, begun=begun)
 
 
 class QuietRecorder:
@@ -73,7 +81,7 @@ class QuietRecorder:
         del step, metrics
         self.seconds = {}
 
-    def trajectories(self, step: int, trajectories: Sequence[Trajectory], notes: Sequence[Note]) -> None:
+    def trajectories(self, occasion: str, step: int, records: Records) -> None:
         """Records what was played."""
 
     def close(self) -> None:
@@ -81,16 +89,21 @@ class QuietRecorder:
 
 
 class Recorder(QuietRecorder):
-    """Writes metrics.jsonl, TensorBoard events and readable trajectories; prints one line a step.
+    """Writes metrics.jsonl, configuration.json and readable trajectories, tells trackers, prints one line a step.
 
     Attributes:
         directory: of the run.
     """
 
-    def __init__(self, directory: Path, *, resume_from: int, begun: Moment | None = None):
+    def __init__(
+        self, directory: Path, *, resume_from: int, configuration: Mapping[str, Any], begun: Moment | None = None
+    ):
         """Opens the files; lines of steps from `resume_from` on are of an interrupted attempt and are dropped.
 
         `begun` is when the run began; what was built since then counts for the first step.
+
+        Raises:
+            ValueError, ImportError: a tracker that `configuration` names cannot be used.
         """
         super().__init__(Console(highlight=False))
         self._ready = Moment.now()
@@ -103,7 +116,8 @@ class Recorder(QuietRecorder):
         temporary.write_text("".join(json.dumps(line) + "\n" for line in kept))
         os.replace(temporary, directory / METRICS_FILE)
         self._metrics = (directory / METRICS_FILE).open("a")
-        self._events = SummaryWriter(str(directory / "tensorboard"), purge_step=resume_from or None)
+        write_json(directory / CONFIGURATION_FILE, without_secrets(configuration), indent=1)
+        self._trackers = make_trackers(configuration["log"], directory, configuration, resume_from=resume_from)
 
     def step(self, step: int, metrics: Mapping[str, float]) -> None:
         """Records one step, with the seconds of its stages and what was compiled meanwhile, and shows it."""
@@ -114,9 +128,9 @@ class Recorder(QuietRecorder):
         line |= {f"compile/{name}": value for name, value in built.items()}
         self._metrics.write(json.dumps(line) + "\n")
         self._metrics.flush()
-        for name, value in line.items():
-            if name != "step":
-                self._events.add_scalar(name, value, step)
+        line.pop("step")
+        for tracker in self._trackers:
+            tracker.log(step, line)
         self._show(step, metrics)
         if self._begun:
             self.console.print(first_step(self._begun, self._ready, Moment.now()), soft_wrap=True)
@@ -137,18 +151,14 @@ class Recorder(QuietRecorder):
         line = f"step {step:4d}  {sum(self.seconds.values()):5.1f} s  " + "  ".join(parts)
         self.console.print(line, soft_wrap=True)
 
-    def trajectories(self, step: int, trajectories: Sequence[Trajectory], notes: Sequence[Note]) -> None:
-        """Writes trajectories/step_NNNNNN.jsonl, one readable trajectory of this process a line."""
-        folder = self.directory / "trajectories"
-        folder.mkdir(exist_ok=True)
-        noted = {(n.trajectory, n.turn): n for n in notes}
-        with (folder / f"step_{step:06d}.jsonl").open("w") as file:
-            for index, trajectory in enumerate(trajectories):
-                file.write(json.dumps(trajectory_record(index, trajectory, noted), ensure_ascii=False) + "\n")
+    def trajectories(self, occasion: str, step: int, records: Records) -> None:
+        """Writes them as `write_trajectories` does."""
+        write_trajectories(self.directory, occasion, step, records)
 
     def close(self) -> None:
         self._metrics.close()
-        self._events.close()
+        for tracker in self._trackers:
+            tracker.close()
 
 
 def first_step(begun: Moment, ready: Moment, ended: Moment) -> str:
@@ -162,32 +172,23 @@ def first_step(begun: Moment, ready: Moment, ended: Moment) -> str:
     )
 
 
-def trajectory_record(index: int, trajectory: Trajectory, noted: Mapping[tuple[int, int], Note]) -> dict[str, Any]:
-    """A trajectory as plain JSON."""
+def write_trajectories(directory: Path, occasion: str, step: int, records: Records) -> None:
+    """Writes trajectories/OCCASION_NNNNNN.jsonl of the run in `directory`, one trajectory of this process a line.
 
-    def turn_record(number: int) -> dict[str, Any]:
-        turn, note = trajectory.turns[number], noted.get((index, number))
-        record = {
-            "observation": turn.observation.text,
-            "response": turn.response,
-            "action": turn.action,
-            "accepted": turn.accepted,
-            "actor": turn.actor,
-            "log_prob": round(float(turn.log_probs.sum()), 4),
-        }
-        if note is not None:
-            record |= {"gold_action": note.gold_action, "lesson": note.lesson, "pivotal": note.pivotal}
-        return record
-
-    return {
-        "task": trajectory.task.id,
-        "kind": trajectory.task.kind,
-        "group": trajectory.group,
-        "won": trajectory.won,
-        "score": trajectory.score,
-        "turns": [turn_record(number) for number in range(len(trajectory.turns))],
-        "final": trajectory.final.text,
-    }
+    Args:
+        directory: of the run.
+        occasion: "step" for the rollouts of training step `step`; for evaluations after so many steps "validation", or
+            "closing" at the end of the run.
+        step: see `occasion`.
+        records: made by `trajectory_records`.
+    """
+    folder = directory / TRAJECTORIES
+    folder.mkdir(exist_ok=True)
+    # Half of a character that UTF-8 cannot hold becomes an escape, which JSON reads as what it was.
+    path = folder / f"{occasion}_{step:06d}.jsonl"
+    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+        for record in records:
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
 def read_metrics(directory: Path) -> list[dict[str, float]]:

@@ -147,6 +147,23 @@ class Note:
 
 
 @dataclass(frozen=True, eq=False)
+class RecoveryTurn:
+    """One turn of what was tried after a mistake.
+
+    Attributes:
+        after: 0-based pivotal turn that the recovery follows.
+        named: the action that the teacher named; the response was sampled under a hint that names it.
+        played: what was said, and what it was said to; its log_probs are those under the hint.
+        result: what was shown after it.
+    """
+
+    after: int
+    named: str
+    played: Turn
+    result: Observation
+
+
+@dataclass(frozen=True, eq=False)
 class Row:
     """One response to be scored and trained: a (context, response) pair and where it came from.
 
@@ -161,6 +178,7 @@ class Row:
         views: other contexts `[view_context_length]` int32 under which the same response is scored (never trained).
         reward_advantage: A_RL of the trajectory (rollout rows), 0 for others.
         pivotal: the turn is pivotal, so that its "hinted" view carries a preventive signal.
+        recovery: how the response of a recovery row came about.
     """
 
     kind: Literal["rollout", "recovery", "label"]
@@ -172,6 +190,7 @@ class Row:
     views: Mapping[View, np.ndarray] = field(default_factory=dict)
     reward_advantage: float = 0.0
     pivotal: bool = False
+    recovery: RecoveryTurn | None = field(default=None, repr=False)
 
 
 class TokenBatch(NamedTuple):

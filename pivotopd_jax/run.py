@@ -39,6 +39,7 @@ from pivotopd_jax.teachers.self_teacher import SelfTeacher, WritingSelfTeacher
 from pivotopd_jax.teachers.skills import SkillBank
 from pivotopd_jax.teachers.symbolic import SymbolicTeacher
 from pivotopd_jax.teachers.words import REPORT_TOKENS, TOKENS_A_STEP
+from pivotopd_jax.trackers import check_trackers
 from pivotopd_jax.worlds import make_world
 
 
@@ -134,6 +135,7 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = say, *, me
         check_decay(config)
         lora = lora_options(config)
         check_tasks(config)
+        check_trackers(config.log.trackers)
         method = method or make_method(config.method, config.knobs)
         world, wording = make_world(config.world)
         mesh = make_mesh(config.learner.fsdp, config.learner.tensor, config.learner.get("expert", 1))
@@ -335,8 +337,10 @@ def configuration_record(config: Any) -> dict[str, Any]:
 
 
 def run_record(run: Run) -> dict[str, Any]:
-    """What a checkpoint must agree with: the configuration, and the name of the method in force."""
-    return {**configuration_record(run.config), "method": run.method.name}
+    """What a checkpoint must agree with: the configuration but for `log`, and the name of the method in force."""
+    record = {**configuration_record(run.config), "method": run.method.name}
+    record.pop("log")
+    return record
 
 
 def configuration_differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +19,20 @@ from pivotopd_jax.rollout.rows import Counts, batch_rows, counts_of, divergence_
 from pivotopd_jax.run import Run
 from pivotopd_jax.sampling.slots import bucket
 from pivotopd_jax.teachers.protocol import TokenScorer
+
+
+class Shaped(NamedTuple):
+    """Mini-batch, scored and shaped.
+
+    Attributes:
+        batch: what an update takes.
+        views: log-probs `[rows, length]` in nats by view.
+        packed: where the tokens of each row lie.
+    """
+
+    batch: TokenBatch
+    views: Mapping[View, np.ndarray]
+    packed: Packed
 
 
 class MiniBatch(NamedTuple):
@@ -63,16 +77,11 @@ def all_counts(parts: Sequence[Sequence[Row]]) -> list[Counts]:
     return [Counts(*np.sum(counts, axis=0).tolist()) for counts in zip(*found, strict=True)]
 
 
-def shaped_batch(
-    run: Run, state: TrainState, mini_batch: MiniBatch, step: int, *, only_update: bool
-) -> tuple[TokenBatch, Mapping[View, np.ndarray]]:
+def shaped_batch(run: Run, state: TrainState, mini_batch: MiniBatch, step: int, *, only_update: bool) -> Shaped:
     """Packs rows, scores them under every view of θ₀ and the reference, and lets the method shape advantages.
 
     In the only update of a step θ is still θ₀: old log-probs are those of the update's own forward pass, and just the
     rows with a privileged view are scored. An external teacher scores all of them beside the student.
-
-    Returns:
-        The batch, and the log-probs `[rows, length]` by view.
     """
     length, penalty = run.config.learner.row_tokens, run.method.penalty
     by_teacher = TEACHER in run.method.views
@@ -90,8 +99,8 @@ def shaped_batch(
     if run.learner.options.kl_coefficient:
         batch = batch._replace(reference_log_probs=run.learner.score(run.reference, packed) * batch.mask)
     if not rows:  # another process has some
-        return batch, views
-    return batch._replace(advantages=advantages(run, batch, views, step)), views
+        return Shaped(batch, views, packed)
+    return Shaped(batch._replace(advantages=advantages(run, batch, views, step)), views, packed)
 
 
 def advantages(run: Run, batch: TokenBatch, views: Mapping[View, np.ndarray], step: int) -> np.ndarray:
@@ -105,6 +114,12 @@ def advantages(run: Run, batch: TokenBatch, views: Mapping[View, np.ndarray], st
     padded, seen = jax.tree.map(lambda array: np.pad(array, padding), (batch, dict(views)))
     shaped = run.method.advantages(padded, seen, step=step, steps=run.config.steps)
     return np.asarray(shaped, np.float32)[:rows]
+
+
+def token_advantages(mini_batches: Sequence[MiniBatch], shaped: Sequence[Shaped]) -> Iterator[tuple[Row, np.ndarray]]:
+    """Every row with the advantages `[response_length]` of its tokens."""
+    for (rows, _), (batch, _, packed) in zip(mini_batches, shaped, strict=True):
+        yield from zip(rows, packed.gather(batch.advantages), strict=True)
 
 
 def teacher_log_probs(run: Run, rows: Sequence[Row], packed: Packed, plain: np.ndarray) -> np.ndarray:
@@ -150,10 +165,10 @@ def divergence_terms(run: Run, state: TrainState, chunks: Sequence[MiniBatch]) -
     return [DivergenceTerm(batch, learner.graphdef, learner.whole(teacher), wanted.function) for batch in batches]
 
 
-def turn_mass(shaped: Sequence[tuple[TokenBatch, Mapping[View, np.ndarray]]], view: View, turns: int) -> np.ndarray:
+def turn_mass(shaped: Sequence[Shaped], view: View, turns: int) -> np.ndarray:
     """Σ |log(view) − log(plain)| over the tokens of each turn, `[turns]` nats, of what `shaped_batch` returned here."""
     mass = np.zeros(turns)
-    for batch, scores in shaped:
+    for batch, scores, _ in shaped:
         np.add.at(mass, batch.turn, np.abs(scores[view] - scores[PLAIN]) * batch.mask)
     return mass
 

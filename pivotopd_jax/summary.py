@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ from rich.table import Table
 from pivotopd_jax.evaluation.evaluate import Evaluation, panel
 from pivotopd_jax.evaluation.recovery import bootstrap_interval, find_mistakes, recoveries
 from pivotopd_jax.processes import is_first, place_of
-from pivotopd_jax.recording import read_metrics
+from pivotopd_jax.recording import SUMMARY_FILE, read_metrics, write_trajectories
+from pivotopd_jax.records import Trajectory
 from pivotopd_jax.run import Run
 from pivotopd_jax.train import evaluate_run
+from pivotopd_jax.trajectory_records import trajectory_records
+from pivotopd_jax.viewing.report import write_report
 
-SUMMARY_FILE = "summary.json"
 LONG_NAMES = {"success": "success on held-out games", "recovery": "recovery from oracle-pivotal mistakes"}
 
 
@@ -31,23 +34,30 @@ def summarise_run(run: Run, params: Any, directory: Path) -> dict[str, Any]:
         What is written to summary.json.
     """
     console = Console(highlight=False, quiet=not is_first())
+    played: list[Sequence[Trajectory]] = []
     with console.status("closing evaluation"):
-        result = judge(run, {"before": run.reference, "after": params})
+        result = judge(run, {"before": run.reference, "after": params}, played.append)
     if not is_first():
         return result
+    for steps, trajectories in zip((0, run.config.steps), played, strict=True):
+        write_trajectories(directory, "closing", steps, trajectory_records(run, trajectories))
     result |= {"seconds": totals(directory, "seconds"), "compile": totals(directory, "compile")}
     result |= {"world": run.world.name, "method": run.method.name}
     (directory / SUMMARY_FILE).write_text(json.dumps(result, indent=1))
     draw_curve(directory)
+    written = write_report(directory)
     console.print(table(result))
-    console.print(f"summary, metrics, trajectories and {directory / 'curve.png'} are in {directory}")
+    console.print(f"the report is {written}; python launch/view.py {directory} opens the trajectories", soft_wrap=True)
     return result
 
 
-def judge(run: Run, students: dict[str, Any]) -> dict[str, Any]:
+def judge(
+    run: Run, students: dict[str, Any], on_played: Callable[[Sequence[Trajectory]], None] = lambda _: None
+) -> dict[str, Any]:
     """Success on the closing panel and recovery from the first student's mistakes, for each of `students`.
 
-    Tasks and mistakes are divided among all processes; the result is the same in each.
+    Tasks and mistakes are divided among all processes; the result is the same in each. `on_played` is told what each
+    student played on the panel in this process.
     """
     config = run.config
     tasks = panel(run.world, config.world.eval_splits, config.evaluate.final_tasks)
@@ -56,6 +66,7 @@ def judge(run: Run, students: dict[str, Any]) -> dict[str, Any]:
     mistakes = None
     for name, params in students.items():
         evaluation = evaluate_run(run, params, tasks, config.eval_temperature)
+        on_played(evaluation.trajectories)
         if mistakes is None:
             mistakes = find_mistakes(
                 run.world.planner, evaluation.trajectories, max_turns=config.max_turns,

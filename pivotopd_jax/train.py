@@ -30,17 +30,20 @@ from pivotopd_jax.rollout.label import label
 from pivotopd_jax.rollout.pivots import pivot_starts, rewarded
 from pivotopd_jax.rollout.read_ahead import ReadAhead
 from pivotopd_jax.rollout.rows import check_lengths, rollout_rows
-from pivotopd_jax.run import Run, configuration_differences, make_run, run_record
+from pivotopd_jax.run import Run, configuration_differences, configuration_record, make_run, run_record
 from pivotopd_jax.sampling.policy import request_seed
 from pivotopd_jax.scoring import (
+    Shaped,
     assert_unprivileged,
     divergence_terms,
     mini_batches,
     own_trajectories,
     shaped_batch,
     teacher_divergence,
+    token_advantages,
     turn_mass,
 )
+from pivotopd_jax.trajectory_records import trajectory_records
 
 Metrics = dict[str, float]
 
@@ -77,14 +80,17 @@ def train(config: Any, directory: Path, *, method: Method | None = None) -> tupl
     checkpoints = Checkpoints(directory, keep=config.checkpoint.keep)
     progress, first = restore_or_init(run, checkpoints)
     run = prepare(run, directory)
-    recorder = make_recorder(directory, resume_from=first, begun=begun)
+    recorder = make_recorder(directory, resume_from=first, configuration=configuration_record(config), begun=begun)
     validation = panel(run.world, config.world.eval_splits, config.evaluate.tasks)
     for step in range(first, config.steps):
         progress, metrics = train_step(run, progress, step, recorder)
         done = step + 1
         if done % config.evaluate.every == 0 or done == config.steps:
             with recorder.stage("evaluate"):
-                metrics |= validate(run, progress.state.params, validation)
+                evaluation = evaluate_run(run, progress.state.params, validation, config.eval_temperature)
+                metrics |= evaluation_metrics(run, progress.state.params, evaluation)
+            with recorder.stage("record"):
+                recorder.trajectories("validation", done, trajectory_records(run, evaluation.trajectories))
         if done % config.checkpoint.every == 0 or done == config.steps:
             with recorder.stage("checkpoint"):
                 checkpoints.save(
@@ -125,11 +131,13 @@ def train_step(run: Run, progress: Progress, step: int, recorder: QuietRecorder)
         terms = divergence_terms(run, state, chunks)
     with recorder.stage("update"):
         updates = []
-        for (batch, _), term in zip(shaped, terms, strict=True):
+        for (batch, *_), term in zip(shaped, terms, strict=True):
             state, update = run.learner.update(state, batch, on_policy=len(shaped) == 1, divergence=term)
             updates.append(update)
-    if step % config.log_trajectories_every == 0:
-        recorder.trajectories(step, trajectories, notes)
+    if step % config.log.trajectories_every == 0:
+        with recorder.stage("record"):
+            advantages = token_advantages(chunks, shaped)
+            recorder.trajectories("step", step, trajectory_records(run, trajectories, notes, advantages))
     depth = learned_depth(run, progress.depth, step, trajectories, shaped)
     answers = {name: count - asked.get(name, 0) for name, count in run.teacher.outcomes.items()}
     return Progress(state, depth), {
@@ -185,7 +193,9 @@ def replayed(run: Run, step: int, labelled: Sequence[Row], trajectories: int, se
     return run.replay.draw(step, len(labelled), seed=seed, first=trajectories)
 
 
-def learned_depth(run: Run, depth: float | None, step: int, trajectories: Sequence[Trajectory], shaped) -> float | None:
+def learned_depth(
+    run: Run, depth: float | None, step: int, trajectories: Sequence[Trajectory], shaped: Sequence[Shaped]
+) -> float | None:
     """What rollouts should be cut to, after what this step has shown; see `rollout.depth.next_depth`."""
     probe, most = run.method.behaviour.probe, run.config.max_turns
     if probe is None or not shaped or not probing(probe, step):
@@ -234,24 +244,18 @@ def evaluate_run(run: Run, params: Any, tasks: Sequence[Task], temperature: floa
     )  # fmt: skip
 
 
-def validate(run: Run, params: Any, tasks: Sequence[Task]) -> Metrics:
-    """Plays the validation panel; with `config.evaluate.teacher_divergence` also measures how far the teacher is."""
-    result = evaluate_run(run, params, tasks, run.config.eval_temperature)
-    metrics = evaluation_metrics(result)
-    if run.config.evaluate.teacher_divergence:
-        metrics["eval/teacher_divergence"] = teacher_divergence(run, params, result.trajectories)
-    return metrics
-
-
-def evaluation_metrics(result: Evaluation) -> Metrics:
-    """An evaluation as flat numbers."""
-    return {
+def evaluation_metrics(run: Run, params: Any, result: Evaluation) -> Metrics:
+    """An evaluation as flat numbers; with `config.evaluate.teacher_divergence` also how far the teacher is."""
+    metrics = {
         "eval/success": result.success,
         "eval/score": result.score,
         "eval/mean_over_kinds": result.mean_over_kinds,
         "eval/rejected": result.rejected,
         **{f"eval/success_{kind}": value for kind, value in result.by_kind.items()},
     }
+    if run.config.evaluate.teacher_divergence:
+        metrics["eval/teacher_divergence"] = teacher_divergence(run, params, result.trajectories)
+    return metrics
 
 
 def restore_or_init(run: Run, checkpoints: Checkpoints) -> tuple[Progress, int]:

@@ -26,7 +26,7 @@ def pod_config(processes: int, steps: int, method: str = "pivotopd") -> Any:
     c.evaluate.tasks = c.evaluate.final_tasks = 5
     c.knobs.recovery_limit = 2
     c.ppo.adam_epsilon = 1e-2  # so that an update is no more sensitive to rounding than its gradient is
-    c.log_trajectories_every = 1
+    c.log.trajectories_every = 1
     return c
 
 

@@ -27,6 +27,7 @@ from pivotopd_jax.run import TeacherModel, make_run
 from pivotopd_jax.scoring import teacher_divergence
 from pivotopd_jax.summary import summarise_run
 from pivotopd_jax.train import evaluate_run, train, train_step
+from pivotopd_jax.viewing.log import TrajectoryLog
 
 PROJECT = Path(__file__).resolve().parents[1]
 
@@ -87,9 +88,11 @@ def test_an_interrupted_run_goes_on_where_it_stopped(place):
     assert not same(half.params, resumed.params)
     assert same(straight, resumed)
     assert of_training(place / "straight") == of_training(place / "halves")
-    records = (place / "straight" / "trajectories" / "step_000000.jsonl").read_text().splitlines()
-    assert len(records) == 4
-    assert {"task", "won", "turns"} <= json.loads(records[0]).keys()
+    log = TrajectoryLog(place / "straight")
+    assert {name: len(file.entries) for name, file in log.files.items()} == {"step_000000": 4, "validation_000002": 4}
+    for turn in log.read("step_000000", 1)["turns"]:
+        assert len(turn["tokens"]) == len(turn["log_probs"]) == len(turn["advantages"])
+    assert json.loads((place / "halves" / "configuration.json").read_text())["ppo"]["learning_rate"] == 1e-4
 
 
 @pytest.mark.parametrize("base_dtype", ["", "int8"])
@@ -136,6 +139,15 @@ def test_another_configuration_is_refused(place):
     config.ppo.learning_rate = 0.5
     with pytest.raises(ConfigurationChanged, match=r"learning_rate.*0\.5.*choose another --workdir"):
         train(config, place / "changed")
+
+
+def test_what_is_written_down_may_differ_on_resuming(place):
+    train(tiny_config(steps=1), place / "quieter")
+    config = tiny_config()
+    config.log.update({"trajectories_every": 1, "tokens": False, "prompts": False, "trackers": ""})
+    train(config, place / "quieter")
+    (turn, *_) = TrajectoryLog(place / "quieter").read("step_000001", 1)["turns"]
+    assert not turn.keys() & {"tokens", "advantages", "prompt"}
 
 
 def test_a_run_goes_on_with_its_own_method_only(place):
@@ -258,6 +270,9 @@ def test_the_summary_and_the_evaluation_of_checkpoints(place, capsys):
     assert (place / "straight" / "curve.png").stat().st_size > 1000
     assert summary["compile"].keys() == {"programs", "cached", "seconds"}
     assert "seconds: collect" in capsys.readouterr().out
+    closing = [f for f in TrajectoryLog(place / "straight").files.values() if f.occasion == "closing"]
+    assert [(file.step, len(file.entries)) for file in closing] == [(0, 4), (2, 4)]
+    assert "<h2>Before and after</h2>" in (place / "straight" / "report.html").read_text()
     for checkpoint, steps in (("base", 0), ("last", 2), ("best", 2)):
         result = evaluate_checkpoint(config, place / "straight", checkpoint, 0.4, range(2), 4)
         assert (result["steps"], result["games"], result["plays"]) == (steps, 4, 2)
@@ -309,6 +324,7 @@ def test_a_comparison_keeps_its_finished_cells(place):
         ({"lora.base_dtype": "int8"}, r"without adapters, and what is trained cannot be quantised; set config\.lora"),
         ({"lora.rank": 8}, "expected a rank below both dimensions of every adapted matrix"),
         ({"learner.fsdp": 64}, "a mesh of 64 × 1 × 1 devices was asked for"),
+        ({"log.trackers": "tensorboard, nope"}, "trackers is 'tensorboard, nope'; expected 'tensorboard', 'wandb'"),
         ({"student": "/no/such/directory"}, "no/such/directory"),
         ({"world.source": "/no/such/games"}, "no/such/games"),
     ],

@@ -16,7 +16,7 @@ from ml_collections import ConfigDict
 
 from pivotopd_jax.offline import prepare
 from pivotopd_jax.recording import Recorder
-from pivotopd_jax.run import Run, make_run
+from pivotopd_jax.run import Run, configuration_record, make_run
 from pivotopd_jax.train import Progress, train_step
 
 DEPTHS = (0, 1, 2, 3)
@@ -58,7 +58,7 @@ def _run(config: Any, directory: Path, method: str, depth: int) -> Run:
 def _seconds_of_a_step(run: Run, step: int) -> dict[str, float]:
     """One step from the base, which is thrown away."""
     with TemporaryDirectory() as place:
-        recorder = Recorder(Path(place), resume_from=0)
+        recorder = Recorder(Path(place), resume_from=0, configuration=configuration_record(run.config))
         recorder.console.quiet = True
         train_step(run, Progress(run.learner.init(run.reference)), step, recorder)
         recorder.close()

@@ -98,7 +98,7 @@ def _check_configuration(config: Any, path: Path) -> None:
         ConfigurationChanged: they were; says what differs.
     """
     now = configuration_record(config)
-    for varied in ("method", "seed"):
+    for varied in ("method", "seed", "log"):
         now.pop(varied)
     if not path.exists():
         write_json(path, now)

@@ -74,6 +74,7 @@ class Chat:
         self.template = read_chat_template(tokenizer)
         self.end_ids: frozenset[int] = frozenset({tokenizer.eos_token_id})
         self.encode: Callable[[str], np.ndarray] = lru_cache(maxsize=200_000)(self._encode)
+        self._piece: Callable[[int], str] = lru_cache(maxsize=None)(lambda i: self._text([i]))
 
     def _encode(self, text: str) -> np.ndarray:
         ids = np.asarray(self.tokenizer.encode(text, add_special_tokens=False), np.int32)
@@ -82,8 +83,14 @@ class Chat:
 
     def decode(self, ids: np.ndarray) -> str:
         """Text of sampled ids, end token dropped."""
-        kept = [int(i) for i in ids if int(i) not in self.end_ids]
-        return self.tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        return self._text([int(i) for i in ids if int(i) not in self.end_ids])
+
+    def _text(self, ids: list[int]) -> str:
+        return self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
+    def pieces(self, ids: np.ndarray) -> list[str]:
+        """The text of each of `ids` by itself, end token included; a character cut in two shows as "\ufffd" in both."""
+        return [self._piece(int(i)) for i in ids]
 
     def conversation(self, messages: Sequence[Mapping[str, str]]) -> np.ndarray:
         """Ids of a whole chat, `[length]` int32, up to where the assistant writes, thinking mode off.

@@ -18,7 +18,7 @@ from pivotopd_jax.methods.method import Recovery
 from pivotopd_jax.processes import draw
 from pivotopd_jax.prompts.hints import REFLECTION, action_hint, leaks_hint
 from pivotopd_jax.prompts.prompter import Prompter
-from pivotopd_jax.records import Note, Row, Trajectory
+from pivotopd_jax.records import Note, RecoveryTurn, Row, Trajectory
 from pivotopd_jax.rollout.episode import Episode
 from pivotopd_jax.sampling.policy import Policy, Request, Sample, request_seed, waves
 from pivotopd_jax.teachers.protocol import Situation, Teacher
@@ -156,4 +156,5 @@ def _row(branch: _Branch, context: np.ndarray, privileged: np.ndarray, response_
         context,
         response_ids,
         views={"hinted": privileged},
+        recovery=RecoveryTurn(branch.turn, branch.named, branch.episode.turns[-1], branch.episode.observation),
     )

@@ -156,6 +156,10 @@ def test_a_recovery_row_is_sampled_with_the_hint_and_trained_without(toy, wastef
 def test_two_recovery_turns_follow_the_action_that_was_said(toy, wasteful):
     rows, outcomes, _ = recover(toy, wasteful, ["<action>right</action>", "<action>left</action>"], depth=2)
     assert outcomes == {"rows": 2, "differed": 1, "followed": 1}
+    came = [row.recovery for row in rows]
+    assert [(r.after, r.named, r.played.action, r.result.text) for r in came if r] == [
+        (1, "left", "right", "You are in cell 3."), (1, "left", "left", "You are in cell 2."),
+    ]  # fmt: skip
     text = toy.prompter.chat.tokenizer.decode(rows[1].context_ids)
     assert "cell 3" in text  # the student's own step led there, not the named one
     assert [row.turn for row in rows] == [2, 3]
