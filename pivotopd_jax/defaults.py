@@ -156,7 +156,7 @@ def mini(c: Any) -> Any:
     c.ppo.kl_coefficient = 0.1  # at 0.02 to 0.05 success fell again after ten steps (docs/mini.md)
     c.ppo.mini_batch = 64
     c.learner.fsdp = 1
-    c.learner.micro_batch_tokens = 3072
+    c.learner.micro_batch_tokens = 1536
     c.learner.remat = False
     c.learner.dtype = "float32"
     c.sampler.slots = 64

@@ -16,7 +16,11 @@ SCORES_AT_ONCE = 2**22
 """Scores of a row and a head that are held at once where trees are attended to in blocks."""
 
 STRETCHES = 4
-"""Into so many stretches a row is cut there; queries of each see no keys after it, which saves three eighths."""
+"""Into so many stretches rows of trees are cut at most; queries of each see no keys after it, which saves three eighths
+of the scores."""
+
+SHORTEST_STRETCH = 128
+"""Tokens."""
 
 
 class Tree(NamedTuple):
@@ -61,13 +65,27 @@ def mask_bias(mask: jax.Array) -> jax.Array:
     return jnp.where(mask, jnp.float32(0.0), jnp.finfo(jnp.float32).min)
 
 
-def prepare(mask: Mask) -> jax.Array | Tree:
-    """What all layers hand to `attend`: the bias of a mask, or trees that are too long to have one."""
+Bias = jax.Array | tuple[jax.Array, ...] | Tree
+"""`[batch, length, keys]` float32, to be added to scores; of trees one for each stretch, with the keys up to its end;
+or trees that are too long to have any."""
+
+
+def prepare(mask: Mask) -> Bias:
+    """What all layers hand to `attend`."""
     if not isinstance(mask, Tree):
         return mask_bias(mask)
-    if mask.subtree_end.shape[1] < BLOCKWISE_FROM:
-        return mask_bias(tree_mask(mask.subtree_end))
-    return mask
+    length = mask.subtree_end.shape[1]
+    if length >= BLOCKWISE_FROM:
+        return mask
+    return tuple(
+        mask_bias(_seen(jnp.arange(start, end), mask.subtree_end[:, :end])) for start, end in _stretches(length)
+    )
+
+
+def _stretches(length: int) -> list[tuple[int, int]]:
+    """Where each stretch of a row starts and ends."""
+    size = -(-length // max(1, min(STRETCHES, length // SHORTEST_STRETCH)))
+    return [(start, min(length, start + size)) for start in range(0, length, size)]
 
 
 def by_head(key: jax.Array, value: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -82,7 +100,7 @@ def by_head(key: jax.Array, value: jax.Array) -> tuple[jax.Array, jax.Array]:
     return key.transpose(0, 2, 3, 1), value.transpose(0, 2, 1, 3)
 
 
-def attend(query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array | Tree) -> jax.Array:
+def attend(query: jax.Array, key: jax.Array, value: jax.Array, bias: Bias) -> jax.Array:
     """Grouped-query attention.
 
     Args:
@@ -96,10 +114,10 @@ def attend(query: jax.Array, key: jax.Array, value: jax.Array, bias: jax.Array |
     """
     batch, length, num_heads, head_dim = query.shape
     query = (query / math.sqrt(head_dim)).reshape(batch, length, key.shape[1], -1, head_dim).transpose(0, 2, 3, 1, 4)
-    if isinstance(bias, Tree):
-        attended = _attend_trees(query, key, value, bias)
-    else:
+    if isinstance(bias, jax.Array):
         attended = _attend_grouped(query, key, value, bias)
+    else:
+        attended = _attend_trees(query, key, value, bias)
     return attended.transpose(0, 3, 1, 2, 4).reshape(batch, length, num_heads, head_dim)
 
 
@@ -114,20 +132,21 @@ def _attend_grouped(query: jax.Array, key: jax.Array, value: jax.Array, bias: ja
     return jnp.einsum("bkrs,bksd->bkrd", weights, value).reshape(query.shape)
 
 
-def _attend_trees(query: jax.Array, key: jax.Array, value: jax.Array, tree: Tree) -> jax.Array:
-    """`_attend_grouped` within trees, a block of queries at a time; scores are made anew for the gradient."""
-    length = query.shape[3]
-    stretch = -(-length // STRETCHES)
+def _attend_trees(query: jax.Array, key: jax.Array, value: jax.Array, trees: tuple[jax.Array, ...] | Tree) -> jax.Array:
+    """`_attend_grouped` within trees, a stretch of queries at a time."""
     parts = []
-    for start in range(0, length, stretch):
-        end = min(length, start + stretch)
-        seen = Tree(tree.subtree_end[:, :end])
-        parts.append(_attend_stretch(query[:, :, :, start:end], key[..., :end], value[:, :, :end], seen, start))
+    for number, (start, end) in enumerate(_stretches(query.shape[3])):
+        seen = query[:, :, :, start:end], key[..., :end], value[:, :, :end]
+        if isinstance(trees, Tree):
+            parts.append(_attend_stretch(*seen, Tree(trees.subtree_end[:, :end]), start))
+        else:
+            parts.append(_attend_grouped(*seen, trees[number]))
     return jnp.concatenate(parts, axis=3)
 
 
 def _attend_stretch(query: jax.Array, key: jax.Array, value: jax.Array, tree: Tree, start: int) -> jax.Array:
-    """Attention of the queries from index `start` on to all keys given."""
+    """Attention of the queries from index `start` on to all keys given, in blocks; their scores are made anew for the
+    gradient."""
     length, keys = query.shape[3], key.shape[3]
     size = min(length, max(64, 1 << max(1, SCORES_AT_ONCE // keys).bit_length() - 1))
     blocks = -(-length // size)

@@ -22,7 +22,7 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 from jax.typing import DTypeLike
 
 from pivotopd_jax.models import moe
-from pivotopd_jax.models.attention import Mask, Tree, attend, by_head, prepare
+from pivotopd_jax.models.attention import Bias, Mask, Tree, attend, by_head, prepare
 from pivotopd_jax.models.feed_forward import FeedForward, Projection, random_matrix
 from pivotopd_jax.models.head import Head
 from pivotopd_jax.models.qwen3_config import Qwen3Config
@@ -65,12 +65,12 @@ class Where(NamedTuple):
 
     Attributes:
         angles: cosines and sines from `rotary_angles`.
-        bias: from `attention.prepare`: `[batch, length, keys]` float32, or trees.
+        bias: from `attention.prepare`.
         write_at: `[batch]` int32, first cache slot to write to; None without a cache.
     """
 
     angles: tuple[jax.Array, jax.Array]
-    bias: jax.Array | Tree
+    bias: Bias
     write_at: jax.Array | None
 
 
@@ -133,7 +133,7 @@ class Attention(nnx.Module):
         """Attention output for `x [batch * length, hidden_size]`, and this layer's cache as written to."""
         batch, length = where.angles[0].shape[:2]
         query, key, value = self._project(x, where)
-        if cached is not None and where.write_at is not None and not isinstance(where.bias, Tree):
+        if cached is not None and where.write_at is not None and isinstance(where.bias, jax.Array):
             cached, keys = write_cache(cached, key, value, where.write_at), where.bias.shape[2]
             key, value = cached[0][..., :keys].astype(x.dtype), cached[1][:, :, :keys].astype(x.dtype)
         else:

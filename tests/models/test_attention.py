@@ -54,24 +54,33 @@ def random_trees(length: int, seed: int) -> np.ndarray:
     return found
 
 
+def attended(tree: Tree, bias: Any) -> tuple[jax.Array, Any]:
+    """What `attend` gives for random queries, keys and values, and its gradients for random ones of that."""
+    draw, length = np.random.default_rng(1), tree.subtree_end.shape[1]
+    query, key, value, out = (jnp.asarray(draw.normal(size=(2, length, n, 8)), jnp.float32) for n in (4, 2, 2, 4))
+    found, back = jax.vjp(lambda q, k, v: attend(q, *by_head(k, v), bias), query, key, value)
+    return found, back(out)
+
+
+def assert_as_masked(tree: Tree) -> None:
+    got, expected = attended(tree, prepare(tree)), attended(tree, mask_bias(tree_mask(tree.subtree_end)))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5), got, expected)
+
+
 @pytest.mark.parametrize(("length", "scores", "stretches"), [(300, 1, 2), (300, 100 * 300, 1), (301, 1 << 22, 3)])
 def test_trees_in_blocks_equal_their_mask_and_so_do_the_gradients(monkeypatch, length, scores, stretches) -> None:
     monkeypatch.setattr(attention, "BLOCKWISE_FROM", length)
     monkeypatch.setattr(attention, "SCORES_AT_ONCE", scores)
     monkeypatch.setattr(attention, "STRETCHES", stretches)
-    draw = np.random.default_rng(1)
-    query, key, value, out = (jnp.asarray(draw.normal(size=(2, length, n, 8)), jnp.float32) for n in (4, 2, 2, 4))
+    monkeypatch.setattr(attention, "SHORTEST_STRETCH", 64)
     tree = Tree(jnp.asarray(random_trees(length, 2)))
-
-    def run(bias: Any) -> tuple[jax.Array, Any]:
-        found, back = jax.vjp(lambda q, k, v: attend(q, *by_head(k, v), bias), query, key, value)
-        return found, back(out)
-
     assert prepare(tree) is tree
-    got, expected = run(prepare(tree)), run(mask_bias(tree_mask(tree.subtree_end)))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5), got, expected)
+    assert_as_masked(tree)
 
 
-def test_short_trees_have_a_bias() -> None:
-    tree = Tree(jnp.asarray(random_trees(32, 3)))
-    np.testing.assert_array_equal(prepare(tree), mask_bias(tree_mask(tree.subtree_end)))
+@pytest.mark.parametrize(("length", "keys"), [(32, [32]), (301, [151, 301]), (640, [160, 320, 480, 640])])
+def test_short_trees_are_attended_to_in_stretches(length, keys) -> None:
+    tree = Tree(jnp.asarray(random_trees(length, 3)))
+    biases = prepare(tree)
+    assert [bias.shape[2] for bias in biases] == keys
+    assert_as_masked(tree)
