@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pivotopd_jax.envs.protocol import Snapshot
+from pivotopd_jax.envs.swe.changes import Changes
+from pivotopd_jax.envs.swe.finishing import is_submission
 from pivotopd_jax.envs.swe.grading import Verdict, grade
 from pivotopd_jax.envs.swe.instances import Instance
 from pivotopd_jax.envs.swe.sandbox import Ran, Sandbox, Tree
 from pivotopd_jax.records import Observation, StepResult, Task
 
-DONE = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
-SUBMIT = f"echo {DONE}"
 EXPECTED = "Nothing was done. Expected exactly one command, of at most 20000 characters."
 MAX_COMMAND_CHARACTERS = 20_000
 
@@ -32,12 +32,12 @@ class Assignment(NamedTuple):
     Attributes:
         instance: what is asked for, and the tests that tell.
         sandbox: where the repository lies.
-        commands: the only ones that are carried out; empty: any.
+        changes: what can be done, where only a few commands are carried out; None: any.
     """
 
     instance: Instance
     sandbox: Sandbox
-    commands: tuple[str, ...] = ()
+    changes: Changes | None = None
 
 
 @dataclass(frozen=True)
@@ -106,12 +106,6 @@ def show(ran: Ran, limit: float) -> str:
     return "\n".join(parts)
 
 
-def is_submission(ran: Ran) -> bool:
-    """Whether a command says that the work is done."""
-    first = ran.output.head.lstrip().partition("\n")[0].strip()
-    return ran.ending == "ended" and ran.status == 0 and first == DONE
-
-
 class SweEnv:
     """One running episode; `reset` takes tasks whose `source` is an `Assignment`."""
 
@@ -129,7 +123,7 @@ class SweEnv:
         """
         if not isinstance(task.source, Assignment):
             raise TypeError(f"task {task.id!r}: expected an Assignment as its source, got {type(task.source).__name__}")
-        shown = _observation(task.source, task.source.instance.statement)
+        shown = _observation(task.source, (), task.source.instance.statement)
         self._now = SweSnapshot(task.source, task.source.sandbox.start, (), 0.0, shown)
         return shown
 
@@ -154,8 +148,8 @@ class SweEnv:
         """Whether `action` would be carried out now."""
         now = self._current()
         possible = bool(action.strip()) and len(action) <= MAX_COMMAND_CHARACTERS and "\0" not in action
-        allowed = now.assignment.commands
-        return not now.done and possible and (not allowed or action in allowed)
+        offered = now.observation.admissible
+        return not now.done and possible and (offered is None or action in offered)
 
     def snapshot(self) -> SweSnapshot:
         """The present moment.
@@ -190,11 +184,11 @@ class SweEnv:
 
     def _after(self, now: SweSnapshot, command: str, ran: Ran, shown: str) -> SweSnapshot:
         said = (*now.said, Said(command, shown, ran.status))
-        seen = _observation(now.assignment, shown)
+        seen = _observation(now.assignment, said, shown)
         return now._replace(tree=ran.tree, said=said, seconds=now.seconds + ran.seconds, observation=seen)
 
     def _refused(self, now: SweSnapshot) -> SweSnapshot:
-        return self._ended(now._replace(observation=_observation(now.assignment, EXPECTED)))
+        return self._ended(now._replace(observation=_observation(now.assignment, now.said, EXPECTED)))
 
     def _ended(self, now: SweSnapshot) -> SweSnapshot:
         characters = sum(len(said.shown) for said in now.said)
@@ -202,5 +196,6 @@ class SweEnv:
         return now._replace(done=True) if over else now
 
 
-def _observation(assignment: Assignment, text: str) -> Observation:
-    return Observation(text, assignment.commands or None)
+def _observation(assignment: Assignment, said: tuple[Said, ...], text: str) -> Observation:
+    changes = assignment.changes
+    return Observation(text, changes.commands(changes.taken([command for command, _, _ in said])) if changes else None)
