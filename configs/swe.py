@@ -70,8 +70,10 @@ def _mini(c: Any) -> Any:
     c.knobs.recovery_depth = 2
     c.knobs.preventive_weight = 0.001
     c.ppo.decay_until = 20
-    c.evaluate.tasks = 0
+    c.evaluate.tasks = 0  # all
     c.evaluate.final_tasks = 0
+    c.evaluate.mistakes = 24
+    c.evaluate.continuations = 4
     c.mini.games = 400
-    c.mini.epochs = 6
+    c.mini.epochs = 30
     return c

@@ -47,8 +47,9 @@ def _search_qa(options: Any) -> tuple[World, Wording]:
 
 def _swe(options: Any) -> tuple[World, Wording]:
     world = Swe(
-        options.source or "real", actions=options.actions, changes=options.changes, orders=options.orders, built=options.built,
-        image=options.image, episode=EpisodeLimits(options.episode_seconds, options.episode_characters),
+        options.source or "real", actions=options.actions, changes=options.changes, orders=options.orders,
+        built=options.built, image=options.image,
+        episode=EpisodeLimits(options.episode_seconds, options.episode_characters),
         limits=Limits(
             options.command_seconds, options.memory_mib * MEBIBYTE, options.processes, options.disk_mib * MEBIBYTE
         ),

@@ -157,13 +157,17 @@ class BubblewrapSandbox:
     prepare: str = ":"
     inputs: Mapping[str, bytes] = field(default_factory=dict)
 
-    @cached_property
+    @property
     def start(self) -> Tree:
-        """One commit of the files after `prepare`; whatever history came with them is dropped.
+        """One commit of the files after `prepare`, made once; whatever history came with them is dropped.
 
         Raises:
             SandboxUnavailable: it cannot be made; with what was printed.
         """
+        return self._committed
+
+    @cached_property
+    def _committed(self) -> Tree:
         ran = self.machine.run(self.files, f"set -e\n{self.prepare}\n{_COMMIT}", files=self.inputs)
         if ran.status != 0:
             raise SandboxUnavailable(f"a repository cannot be laid out: {ran.why or ran.output.head.strip()}")

@@ -21,6 +21,9 @@ FOLDER = ".changes"
 TEST = f"sh {FOLDER}/test"
 PASSED = "passed"
 
+APART = 10
+"""Lines between two changes; each shows three lines around itself."""
+
 _TEST_SCRIPT = "python -m pytest -qq -x {files} >/dev/null 2>&1 && echo {passed} || {{ echo failed; exit 1; }}\n"
 
 
@@ -99,11 +102,11 @@ def compose(
 def apart(instances: Sequence[Instance]) -> list[Instance]:
     """Those whose patches are far enough from one another to be made in any order; the first of each place stays."""
     kept: list[Instance] = []
-    taken: set[tuple[str, int]] = set()
+    taken: list[tuple[str, int]] = []
     for instance in instances:
-        places = {(file, line // 20 + step) for file, line in _touched(instance.patch) for step in (-1, 0, 1)}
-        if not places & taken:
-            taken |= places
+        places = _touched(instance.patch)
+        if all(file != other or abs(line - there) >= APART for file, line in places for other, there in taken):
+            taken += places
             kept.append(instance)
     return kept
 

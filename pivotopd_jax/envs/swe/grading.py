@@ -22,7 +22,7 @@ STEERING = (
 """Files by which the tests could be led astray; a change to them does not count, unless the right one changes them."""
 
 SUMMARY = "short test summary info"
-PASSED = frozenset({"PASSED", "XFAIL"})
+PASSED, FAILED = frozenset({"PASSED", "XFAIL"}), frozenset({"FAILED", "ERROR"})
 TEST_SECONDS = 300.0
 
 _RESULT = re.compile(r"^(PASSED|FAILED|ERROR|XFAIL|XPASS) (\S+)", re.MULTILINE)
@@ -67,9 +67,16 @@ def judge(instance: Instance, outcomes: Mapping[str, str]) -> Verdict:
     """Counts the tests of `instance`; one without an outcome has not passed."""
 
     def passed(tests: Sequence[str]) -> tuple[int, int]:
-        return sum(outcomes.get(test) in PASSED for test in tests), len(tests)
+        return sum(_passed(test, outcomes) for test in tests), len(tests)
 
     return Verdict(passed(instance.fail_to_pass), passed(instance.pass_to_pass))
+
+
+def _passed(test: str, outcomes: Mapping[str, str]) -> bool:
+    """SWE-bench's rows cut some names within their brackets: then all tests whose names begin so must agree."""
+    if test in outcomes or test.count("[") <= test.count("]"):
+        return outcomes.get(test) in PASSED
+    return {outcomes[name] in PASSED for name in outcomes if name.startswith(test)} == {True}
 
 
 def run_tests(instance: Instance, sandbox: Sandbox, patch: bytes) -> Ran:
@@ -87,11 +94,20 @@ def run_tests(instance: Instance, sandbox: Sandbox, patch: bytes) -> Ran:
     return sandbox.run(sandbox.start, "\n".join(steps), seconds=TEST_SECONDS, shown=4 * MEBIBYTE, files=files)
 
 
+def verdict(instance: Instance, ran: Ran) -> Verdict:
+    """What came of `run_tests`.
+
+    No test has passed where they did not come to their end, or where pytest failed and yet reports no failure: then its
+    report is faked.
+    """
+    outcomes = results(ran.output.head)
+    honest = ran.status == 0 or not FAILED.isdisjoint(outcomes.values())
+    return judge(instance, outcomes if honest and ran.ending == "ended" and not ran.output.missing else {})
+
+
 def grade_patch(instance: Instance, sandbox: Sandbox, patch: bytes) -> Verdict:
-    """What `patch` makes of the tests; one that cannot be applied, or that never ends, passes none."""
-    ran = run_tests(instance, sandbox, patch)
-    whole = ran.ending == "ended" and not ran.output.missing
-    return judge(instance, results(ran.output.head) if whole else {})
+    """What `patch` makes of the tests; one that cannot be applied passes none."""
+    return verdict(instance, run_tests(instance, sandbox, patch))
 
 
 def grade(instance: Instance, sandbox: Sandbox, tree: Tree) -> Verdict:

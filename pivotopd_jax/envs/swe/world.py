@@ -115,7 +115,7 @@ class Swe:
         if files:
             found = read_instances(files[split]) if split in files else []
         else:
-            found = [one for one in read_instances(find_instances(directory)) if split_of(one.id) == split]
+            found = in_split(read_instances(find_instances(directory)), split)
         return [Task(one.id, "SWE", Assignment(one, self._sandbox(one, directory))) for one in found]
 
     def _changes_tasks(self, split: str) -> list[Task]:
@@ -123,16 +123,15 @@ class Swe:
         groups: defaultdict[str, list[Instance]] = defaultdict(list)
         for one in read_instances(find_instances(directory)):
             groups[one.archive].append(one)
+        usable = {archive: apart(group) for archive, group in groups.items() if archive}
+        large = {archive: group for archive, group in usable.items() if len(group) >= self._changes}
+        chosen = in_split([one for group in large.values() for one in group], split)
         tasks = []
-        for archive, group in groups.items():
-            usable = apart(group)
-            if not archive or len(usable) < self._changes:
-                continue
-            files = (directory / archive).read_bytes()
-            chosen = [number for number, one in enumerate(usable) if split_of(one.id) == split]
-            for number, order in itertools.product(chosen, range(self._orders)):
-                told, sandbox, changes = compose(usable, number, self._changes, self._machine(), files, order=order)
-                tasks.append(Task(told.id, "SWE", Assignment(told, sandbox, changes)))
+        for one, order in itertools.product(chosen, range(self._orders)):
+            group, files = large[one.archive], load_archive(directory / one.archive)
+            where = group.index(one)
+            told, sandbox, changes = compose(group, where, self._changes, self._machine(), files, order=order)
+            tasks.append(Task(told.id, "SWE", Assignment(told, sandbox, changes)))
         return tasks
 
     def _place(self) -> Path:
@@ -177,10 +176,13 @@ def load_archive(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def split_of(id: str) -> str:
-    """The split of a task by its name: about 70% train, 10% validation, 20% test."""
-    place = int(hashlib.sha256(id.encode()).hexdigest(), 16) % 100
-    return "train" if place < 70 else "validation" if place < 80 else "test"
+def in_split(instances: Sequence[Instance], split: str) -> list[Instance]:
+    """The instances of a split: 60% train, 15% validation and the rest test, drawn by their names; in their order."""
+    drawn = sorted(instances, key=lambda one: hashlib.sha256(one.id.encode()).digest())
+    cuts = (0, round(0.6 * len(drawn)), round(0.75 * len(drawn)), len(drawn))
+    place = SPLITS.index(split)
+    chosen = {one.id for one in drawn[cuts[place] : cuts[place + 1]]}
+    return [one for one in instances if one.id in chosen]
 
 
 def _split_files(directory: Path) -> dict[str, Path]:

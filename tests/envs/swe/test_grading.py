@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from swe_repository import FIX
 
-from pivotopd_jax.envs.swe.grading import Verdict, grade_patch, judge, results
+from pivotopd_jax.envs.swe.grading import Verdict, grade, grade_patch, judge, results
 
 REPORT = """..F.s [100%]
 PASSED tests/test_a.py::faked
@@ -42,6 +42,22 @@ def test_a_verdict_counts_each_kind(instance):
     assert judge(instance, {double: "PASSED", add: "FAILED"}) == Verdict((0, 1), (1, 1))
     assert judge(instance, {add: "PASSED"}) == Verdict((1, 1), (0, 1))
     assert not judge(replace(instance, fail_to_pass=()), {double: "PASSED"}).resolved
+
+
+def test_names_that_rows_cut_within_brackets(instance):
+    cut = replace(instance, fail_to_pass=("t.py::a[log(photon",), pass_to_pass=())
+    assert judge(cut, {"t.py::a[log(photon,x)]": "PASSED", "t.py::a[other]": "FAILED"}).resolved
+    assert not judge(cut, {"t.py::a[log(photon,x)]": "PASSED", "t.py::a[log(photon,y)]": "FAILED"}).resolved
+    assert not judge(cut, {"t.py::a[other]": "PASSED"}).resolved
+
+
+def test_a_failure_without_failures_is_faked(sandbox, instance):
+    """The program writes pytest's summary itself and ends the process."""
+    summary = "short test summary info\\n" + "".join(
+        f"PASSED {t}\\n" for t in (*instance.fail_to_pass, *instance.pass_to_pass)
+    )
+    tree = sandbox.run(sandbox.start, f"echo 'import os; os.write(1, b\"{summary}\"); os._exit(3)' > adding.py").tree
+    assert grade(instance, sandbox, tree) == Verdict((0, 1), (0, 1))
 
 
 def test_patches_are_graded(sandbox, instance):
