@@ -30,6 +30,7 @@ def _paper() -> Any:
     c.world.orders = 2  # tasks of this kind that are made of each mistake
     c.world.built = 50  # tasks made on this machine, where the source is "generated"
     c.world.image = ""  # of containers, with {id}; "": SWE-bench's own
+    c.world.server = ""  # or the address of a server of swe-rex for each task, with {id}
     c.world.command_seconds = 60.0  # limits of a command,
     c.world.memory_mib = 2048
     c.world.processes = 128

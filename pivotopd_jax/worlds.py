@@ -48,7 +48,7 @@ def _search_qa(options: Any) -> tuple[World, Wording]:
 def _swe(options: Any) -> tuple[World, Wording]:
     world = Swe(
         options.source or "real", actions=options.actions, changes=options.changes, orders=options.orders,
-        built=options.built, image=options.image,
+        built=options.built, image=options.image, server=options.server,
         episode=EpisodeLimits(options.episode_seconds, options.episode_characters),
         limits=Limits(
             options.command_seconds, options.memory_mib * MEBIBYTE, options.processes, options.disk_mib * MEBIBYTE

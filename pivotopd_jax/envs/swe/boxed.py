@@ -101,6 +101,10 @@ class OutputReader:
         if len(self._tail) > 8 * self._most:
             del self._tail[: -4 * self._most]
 
+    def skip(self, count: int) -> None:
+        """Leaves out as many bytes, which nobody has kept."""
+        self._total += count
+
     def output(self) -> Output:
         """What is shown of them: all, or half of the characters from each end."""
         if self._total == len(self._head) + len(self._tail):

@@ -24,7 +24,7 @@ TOP = "/testbed"
 PROGRAMS = ("docker", "podman")
 SWE_BENCH_IMAGE = "swebench/sweb.eval.x86_64.{id}:latest"
 
-_COMMIT = """
+COMMIT = """
 set -e
 rm -rf .git
 git init -q .
@@ -91,9 +91,7 @@ class ContainerSandbox:
         """
         name = f"pivotopd-{secrets.token_hex(6)}"
         try:
-            self._engine(
-                "run", "--name", name, "--network", "none", "--workdir", TOP, self.image, "bash", "-c", _COMMIT
-            )
+            self._engine("run", "--name", name, "--network", "none", "--workdir", TOP, self.image, "bash", "-c", COMMIT)
             return self._engine("commit", name)
         finally:
             self._remove(name)

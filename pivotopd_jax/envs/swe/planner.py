@@ -92,9 +92,9 @@ class SwePlanner:
         return _mend(snapshot.assignment) if self._intact(snapshot.assignment, snapshot.tree) else None
 
     def candidates(self, snapshot: SweSnapshot) -> Sequence[str]:
-        """The commands that are carried out, where there are few; else some that anybody might try."""
+        """What can be done, where that is little; else some commands that anybody might try. Handing in comes last."""
         if snapshot.observation.admissible is not None:
-            return snapshot.observation.admissible
+            return (*(command for command in snapshot.observation.admissible if command != SUBMIT), SUBMIT)
         return ("ls", "git status", "git diff", _look(snapshot.assignment), _test(snapshot.assignment), SUBMIT)
 
 

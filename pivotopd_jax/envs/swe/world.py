@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
@@ -20,6 +21,7 @@ from pivotopd_jax.envs.swe.packages import PACKAGES
 from pivotopd_jax.envs.swe.planner import SwePlanner
 from pivotopd_jax.envs.swe.provision import sandbox_packages
 from pivotopd_jax.envs.swe.sandbox import Limits, Sandbox
+from pivotopd_jax.envs.swe.swerex import RemoteSandbox
 from pivotopd_jax.files import one_at_a_time, user_cache, whole_directory
 from pivotopd_jax.records import Task
 
@@ -48,6 +50,7 @@ class Swe:
         orders: int = 2,
         built: int = 50,
         image: str = "",
+        server: str = "",
         limits: Limits | None = None,
         episode: EpisodeLimits | None = None,
         cache: Path | None = None,
@@ -63,6 +66,8 @@ class Swe:
             orders: tasks of this kind that are made of each mistake.
             built: tasks that are made, if the source is "generated".
             image: of containers, with {id} in the place of a task's name, where rows do not name their own.
+            server: address of a server of swe-rex for each task, with {id} in the place of its name; "" starts
+                containers here. Its password is in the environment variable SWEREX_TOKEN, if it has one.
             limits: of a command.
             episode: of an episode.
             cache: directory of what is made; None for the user's own cache.
@@ -80,7 +85,8 @@ class Swe:
         self._directory = named_directory(VARIABLE, FILES[0]) if source == "real" else Path(source)
         if not self._generated and not _split_files(self._directory):
             find_instances(self._directory)
-        self._actions, self._changes, self._orders, self._image = actions, changes, orders, image
+        self._actions, self._changes, self._orders = actions, changes, orders
+        self._image, self._server = image, server
         self._limits, self._episode = limits or Limits(), episode or EpisodeLimits()
         self._planner = SwePlanner()
         self._tasks: dict[str, Sequence[Task]] = {}
@@ -146,6 +152,9 @@ class Swe:
         return directory
 
     def _sandbox(self, instance: Instance, directory: Path) -> Sandbox:
+        if not instance.archive and self._server:
+            address = self._server.format(id=instance.id)
+            return RemoteSandbox(address, token=os.environ.get("SWEREX_TOKEN", ""), limits=self._limits)
         if not instance.archive:
             return ContainerSandbox(container_program(), image_of(instance, self._image), self._limits)
         files = load_archive(directory / instance.archive)
