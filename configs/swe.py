@@ -38,6 +38,7 @@ def _paper() -> Any:
     c.world.episode_seconds = 3600.0  # and of an episode's commands together
     c.world.episode_characters = 1_000_000  # shown in it
     c.world.eval_splits = ("test",)
+    c.method = "hinted_opd"  # the teacher hinted at the final action, on top of plain distillation
     c.tasks_per_step = 32
     c.rollouts = 16
     c.max_turns = 100
@@ -48,7 +49,6 @@ def _paper() -> Any:
     c.prompt.response_tokens = 4096
     c.knobs.max_actions = 1
     c.knobs.recovery_depth = 0
-    c.knobs.recovery_weight = 0.0
     c.knobs.preventive_weight = 0.1
     c.knobs.lesson_weight = 0.0
     c.ppo.learning_rate = 3e-6
@@ -58,6 +58,7 @@ def _paper() -> Any:
 
 def _mini(c: Any) -> Any:
     defaults.mini(c)
+    c.method = "pivotopd"
     c.world.actions = "changes"
     c.world.eval_splits = ("validation", "test")
     c.steps = 20
