@@ -2,11 +2,12 @@
 
 The others are right, and taking one of those back breaks the program in another way. Sandbox, tests and interface are
 those of all SWE tasks, but only a few commands are carried out: to look at a change, to take it back, to bring it back,
-to run the tests, and to hand in. So a task is a search that the tests guide.
+to run a test for each change, and to hand in; all tests judge. So a task is a search that the tests guide.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
@@ -24,7 +25,7 @@ PASSED = "passed"
 APART = 10
 """Lines between two changes; each shows three lines around itself."""
 
-_TEST_SCRIPT = "python -m pytest -qq -x {files} >/dev/null 2>&1 && echo {passed} || {{ echo failed; exit 1; }}\n"
+_TEST_SCRIPT = "python -m pytest -qq -x {tests} >/dev/null 2>&1 && echo {passed} || {{ echo failed; exit 1; }}\n"
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,8 @@ def compose(
     listed = draw.sample([broken, *others], count)
     guilty = listed.index(broken) + 1
     files = {str(n): (reverse(one.patch) if one is broken else one.patch).encode() for n, one in enumerate(listed, 1)}
-    files["test"] = _TEST_SCRIPT.format(files=" ".join(broken.test_files), passed=PASSED).encode()
+    tests = " ".join(shlex.quote(_telling(one)) for one in listed)
+    files["test"] = _TEST_SCRIPT.format(tests=tests, passed=PASSED).encode()
     prepare = (
         f"git apply -R /inputs/broken && mkdir {FOLDER} && cp {' '.join(f'/inputs/{name}' for name in files)} {FOLDER}"
     )
@@ -131,6 +133,12 @@ def _told(broken: Instance, listed: Sequence[Instance], order: int) -> Instance:
     lines = [f"{n} {file}" for n, one in enumerate(listed, 1) for file, _ in _touched(one.patch)[:1]]
     text = f"The tests of {broken.repo} fail: one of its last changes broke it. Changes:\n" + "\n".join(lines)
     return replace(broken, id=f"{broken.id}.{order}", statement=text)
+
+
+def _telling(instance: Instance) -> str:
+    """One test that fails with the mistake; its file, where its name was cut at a blank."""
+    whole = [test for test in instance.fail_to_pass if test.count("[") == test.count("]")]
+    return whole[0] if whole else instance.fail_to_pass[0].partition("::")[0]
 
 
 def _touched(patch: str) -> list[tuple[str, int]]:
