@@ -60,7 +60,8 @@ def test_hinted_opd_adds_the_hinted_teacher_on_pivotal_turns():
 
 def test_the_final_turn_of_one_failed_trajectory_a_group_is_named():
     """By what is right there, and only where the student did something else."""
-    turn = Turn(Observation("seen"), *([np.zeros(0, np.int32)] * 3), "", "wrong", 0.0, True, "state")
+    none = np.zeros(0, np.int32)
+    turn = Turn(Observation("seen"), none, none, none, "", "wrong", 0.0, True, "state")
     played = [
         Trajectory(Task("t", "k", None), group, (turn,) * length, 0.0, won, Observation(""), None)
         for group, length, won in [

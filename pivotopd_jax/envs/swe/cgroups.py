@@ -26,7 +26,7 @@ def bounded_group(memory: int, processes: int) -> Iterator[Sequence[Path]]:
         processes: threads included.
     """
     name = f"pivotopd-{os.getpid()}-{secrets.token_hex(6)}"
-    groups = [parent / name for parent in _parents()]
+    groups = [parent / name for parent in group_parents()]
     try:
         for group in groups:
             group.mkdir()
@@ -38,8 +38,8 @@ def bounded_group(memory: int, processes: int) -> Iterator[Sequence[Path]]:
 
 
 @lru_cache(maxsize=1)
-def _parents() -> tuple[Path, ...]:
-    """Where a group that bounds memory and processes can be made: version 2 of control groups, or version 1."""
+def group_parents() -> tuple[Path, ...]:
+    """Where a group that bounds memory and processes can be made (version 2 of control groups, or 1); () if nowhere."""
     if (ROOT / "cgroup.controllers").is_file():
         candidates = (ROOT,) if {"memory", "pids"} <= set((ROOT / "cgroup.subtree_control").read_text().split()) else ()
     else:
