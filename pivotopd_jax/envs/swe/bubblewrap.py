@@ -233,8 +233,7 @@ def _namespaces(packages: Path, disk: int) -> list[str]:
 
 @lru_cache(maxsize=1)
 def host_python() -> Path:
-    """The Python that runs in sandboxes: the one that runs here, without its packages, if everyone may use it; else the
-    system's.
+    """The Python that runs in sandboxes: the one below our virtual environment, if everyone may use it; or /usr/bin's.
 
     Raises:
         SandboxUnavailable: there is neither.
