@@ -26,12 +26,14 @@ SWE_BENCH_IMAGE = "swebench/sweb.eval.x86_64.{id}:latest"
 
 COMMIT = """
 set -e
+[ -z "$1" ] || git apply --whitespace=nowarn - <<<"$1"
 rm -rf .git
 git init -q .
 git add -A -f
 git -c user.name=agent -c user.email=agent@localhost commit -q -m 'The repository'
 git tag pivotopd-start
 """
+"""Makes of a repository what a task starts from; its argument is the patch that breaks it, if it is not broken yet."""
 
 _RUNNER = """
 exec 3>&2 2>/dev/null
@@ -74,12 +76,14 @@ class ContainerSandbox:
         program: docker or podman.
         image: with the repository in `TOP`.
         limits: of each command; the disk of a container is the engine's to bound.
+        breaking: patch that has to be applied to the image's repository at first; "" for none.
         start: no change.
     """
 
     program: str
     image: str
     limits: Limits = field(default_factory=Limits)
+    breaking: str = ""
     start: Tree = b""
 
     @cached_property
@@ -91,7 +95,21 @@ class ContainerSandbox:
         """
         name = f"pivotopd-{secrets.token_hex(6)}"
         try:
-            self._engine("run", "--name", name, "--network", "none", "--workdir", TOP, self.image, "bash", "-c", COMMIT)
+            self._engine(
+                "run",
+                "--name",
+                name,
+                "--network",
+                "none",
+                "--workdir",
+                TOP,
+                self.image,
+                "bash",
+                "-c",
+                COMMIT,
+                "commit",
+                self.breaking,
+            )
             return self._engine("commit", name)
         finally:
             self._remove(name)

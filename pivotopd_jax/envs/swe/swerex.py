@@ -47,10 +47,21 @@ class RemoteSandbox:
 
     start: Tree = b""
 
-    def __init__(self, address: str, *, token: str = "", limits: Limits | None = None, grace: float = GRACE) -> None:
-        """`address`: of the server; `token`: its password; of the `limits` only the seconds are kept to here."""
+    def __init__(
+        self, address: str, *, token: str = "", limits: Limits | None = None, breaking: str = "", grace: float = GRACE
+    ) -> None:
+        """Starts nothing; the server is there.
+
+        Args:
+            address: of the server.
+            token: its password.
+            limits: only the seconds are kept to here.
+            breaking: patch that has to be applied to its repository at first; "" for none.
+            grace: seconds that it may take beside a command's own.
+        """
         self._limits, self._grace = limits or Limits(), grace
         self._client = httpx.Client(base_url=address, headers={"X-API-Key": token} if token else {})
+        self._breaking = breaking
         self._busy, self._ready = threading.Lock(), False
 
     def run(
@@ -60,7 +71,7 @@ class RemoteSandbox:
         most, started = seconds or self._limits.seconds, time.monotonic()
         with self._busy:
             if not self._ready:
-                self._execute(["bash", "-c", COMMIT], self._grace)
+                self._execute(["bash", "-c", COMMIT, "commit", self._breaking], self._grace)
                 self._ready = True
             for name, content in {**files, "tree": tree}.items():
                 text = base64.b64encode(content).decode()

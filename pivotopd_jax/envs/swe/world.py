@@ -152,11 +152,12 @@ class Swe:
         return directory
 
     def _sandbox(self, instance: Instance, directory: Path) -> Sandbox:
+        breaking = instance.patch if instance.breaks else ""
         if not instance.archive and self._server:
-            address = self._server.format(id=instance.id)
-            return RemoteSandbox(address, token=os.environ.get("SWEREX_TOKEN", ""), limits=self._limits)
+            address, token = self._server.format(id=instance.id), os.environ.get("SWEREX_TOKEN", "")
+            return RemoteSandbox(address, token=token, limits=self._limits, breaking=breaking)
         if not instance.archive:
-            return ContainerSandbox(container_program(), image_of(instance, self._image), self._limits)
+            return ContainerSandbox(container_program(), image_of(instance, self._image), self._limits, breaking)
         files = load_archive(directory / instance.archive)
         return BubblewrapSandbox(
             self._machine(), files, "git apply -R /inputs/patch", {"patch": instance.patch.encode()}

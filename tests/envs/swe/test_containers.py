@@ -45,6 +45,13 @@ def test_commands_lead_from_one_change_to_another(box):
     assert "a - b" in box.run(box.start, "cat adding.py").output.head
 
 
+def test_a_repository_that_has_to_be_broken_first(box):
+    """As in SWE-smith, whose images hold the repository before the mistake; no commit shows it."""
+    fresh = replace(box, breaking=FIX)
+    assert "a + b" in fresh.run(fresh.start, "cat adding.py").output.head
+    assert fresh.run(fresh.start, "git log --oneline --all | wc -l; git status -s").output.head == "1\n"
+
+
 def test_other_files_are_laid_in(box):
     ran = box.run(box.start, "git apply /inputs/patch && cat adding.py", files={"patch": FIX.encode()})
     assert "a + b" in ran.output.head

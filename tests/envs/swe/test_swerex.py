@@ -95,6 +95,11 @@ def test_commands_lead_from_one_change_to_another(box):
     assert again.tree == first.tree == box.difference(first.tree)
 
 
+def test_a_repository_that_has_to_be_broken_first(container):
+    box = RemoteSandbox(container.address, token="secret", breaking=FIX)
+    assert "a + b" in box.run(box.start, "cat adding.py").output.head
+
+
 def test_tests_judge_there_too(box, instance):
     assert grade_patch(instance, box, FIX.encode()).resolved
     assert not grade(instance, box, box.start).resolved
