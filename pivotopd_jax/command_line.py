@@ -12,6 +12,7 @@ from typing import Any
 from absl import app, flags, logging
 
 from pivotopd_jax.envs.search_qa.http_retriever import RetrieverFailure
+from pivotopd_jax.envs.swe.sandbox import SandboxUnavailable
 from pivotopd_jax.processes import ProcessFailure
 from pivotopd_jax.prompts.prompter import PrivilegedPrompt
 from pivotopd_jax.teachers.protocol import TeacherFailure
@@ -54,6 +55,7 @@ def _call(main: Callable[..., Any], *arguments: Any) -> None:
         main(*arguments)
     except (
         ValueError, FileNotFoundError, ImportError, PrivilegedPrompt, TeacherFailure, RetrieverFailure, ProcessFailure,
+        SandboxUnavailable,
     ) as error:  # fmt: skip
         logging.debug("traceback of the error below", exc_info=True)
         sys.exit(f"error: {error}")

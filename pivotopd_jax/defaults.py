@@ -59,7 +59,7 @@ def paper() -> Any:
     c.knobs.reward_weight = 1.0  # pivotopd and its variants: of A_RL
     c.knobs.recovery_weight = 1.0
     c.knobs.recovery_clip = 5.0  # δ, nats
-    c.knobs.preventive_weight = 0.001
+    c.knobs.preventive_weight = 0.001  # w_prev
     c.knobs.lesson_weight = 0.001
     c.knobs.full_vocabulary = False  # opd: exact reverse KL in place of the sampled one
     c.knobs.student_share = 1.0  # gkd: λ, share of episodes that the student plays

@@ -18,6 +18,9 @@ PLAIN: View = "plain"
 TEACHER: View = "teacher"
 """The plain context under an external teacher's parameters."""
 
+TEACHER_HINTED: View = "teacher_hinted"
+"""The hinted context under an external teacher's parameters."""
+
 
 @dataclass(frozen=True)
 class Task:

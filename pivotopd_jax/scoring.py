@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +14,7 @@ from pivotopd_jax.learner.learner import DivergenceTerm, TrainState
 from pivotopd_jax.losses.divergences import reverse_kl
 from pivotopd_jax.methods.method import Divergence
 from pivotopd_jax.processes import gather, share_of, together
-from pivotopd_jax.records import PLAIN, TEACHER, Row, TokenBatch, Trajectory, View
+from pivotopd_jax.records import PLAIN, TEACHER, TEACHER_HINTED, Row, TokenBatch, Trajectory, View
 from pivotopd_jax.rollout.packing import Packed
 from pivotopd_jax.rollout.rows import Counts, batch_rows, counts_of, divergence_batch, score_views
 from pivotopd_jax.run import Run
@@ -89,10 +90,13 @@ def shaped_batch(run: Run, state: TrainState, mini_batch: MiniBatch, step: int, 
     batch, packed = batch_rows(rows, length=length, view=penalty and penalty.view, counts=counts, **loss_shares(run))
     views = score_views(
         lambda p: run.learner.score(state.params, p), rows, packed,
-        [view for view in run.method.views if view != TEACHER], length=length, every_row=by_teacher or not only_update,
+        [view for view in run.method.views if view not in (TEACHER, TEACHER_HINTED)], length=length,
+        every_row=by_teacher or not only_update,
     )  # fmt: skip
     if by_teacher:
         views[TEACHER] = teacher_log_probs(run, rows, packed, views[PLAIN]) * batch.mask
+    if TEACHER_HINTED in run.method.views:
+        views[TEACHER_HINTED] = hinted_teacher_log_probs(run, rows, packed, views[PLAIN]) * batch.mask
     batch = batch._replace(old_log_probs=views[PLAIN])
     if penalty:
         batch = batch._replace(privileged_log_probs=views[penalty.view])
@@ -135,6 +139,23 @@ def teacher_log_probs(run: Run, rows: Sequence[Row], packed: Packed, plain: np.n
         scores = run.teacher.score([(row.context_ids, row.response_ids) for row in rows])
     own = packed.gather(plain)
     return packed.scatter([mine if score is None else score for score, mine in zip(scores, own, strict=True)])
+
+
+def hinted_teacher_log_probs(run: Run, rows: Sequence[Row], packed: Packed, plain: np.ndarray) -> np.ndarray:
+    """The external teacher's log-probs of the responses whose rows have a hinted context for it, under that context.
+
+    Returns:
+        `[rows, length]` float32 nats; where there is no such context, or no score, those of the student (`plain`).
+    """
+    hinted = [i for i, row in enumerate(rows) if TEACHER_HINTED in row.views]
+    asked = [replace(rows[i], context_ids=rows[i].views[TEACHER_HINTED], views={}) for i in hinted]
+    length = run.config.learner.row_tokens
+    own = packed.gather(plain)
+    with together():
+        _, alone = batch_rows(asked, length=length)
+    values = alone.gather(teacher_log_probs(run, asked, alone, alone.scatter([own[i] for i in hinted])))
+    found = dict(zip(hinted, values, strict=True))
+    return packed.scatter([found.get(i, own[i]) for i in range(len(rows))])
 
 
 def loss_shares(run: Run) -> dict[str, Any]:

@@ -8,10 +8,14 @@ from typing import Any
 from pivotopd_jax.envs.alfworld.world import AlfWorld
 from pivotopd_jax.envs.protocol import World
 from pivotopd_jax.envs.search_qa.world import SearchQA
+from pivotopd_jax.envs.swe.engine import EpisodeLimits
+from pivotopd_jax.envs.swe.sandbox import MEBIBYTE, Limits
+from pivotopd_jax.envs.swe.world import Swe
 from pivotopd_jax.envs.webshop.world import WebShop
 from pivotopd_jax.prompts.alfworld import AlfWorldWording
 from pivotopd_jax.prompts.prompter import Wording
 from pivotopd_jax.prompts.search_qa import SearchQAWording
+from pivotopd_jax.prompts.swe import SweWording
 from pivotopd_jax.prompts.webshop import WebShopWording
 
 
@@ -41,10 +45,23 @@ def _search_qa(options: Any) -> tuple[World, Wording]:
     return world, SearchQAWording()
 
 
+def _swe(options: Any) -> tuple[World, Wording]:
+    world = Swe(
+        options.source or "real", actions=options.actions, changes=options.changes, orders=options.orders,
+        built=options.built, image=options.image, server=options.server,
+        episode=EpisodeLimits(options.episode_seconds, options.episode_characters),
+        limits=Limits(
+            options.command_seconds, options.memory_mib * MEBIBYTE, options.processes, options.disk_mib * MEBIBYTE
+        ),
+    )  # fmt: skip
+    return world, SweWording()
+
+
 WORLDS: Mapping[str, Callable[[Any], tuple[World, Wording]]] = {
     "alfworld": _alfworld,
     "webshop": _webshop,
     "search_qa": _search_qa,
+    "swe": _swe,
 }
 
 

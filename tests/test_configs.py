@@ -35,7 +35,16 @@ def test_paper_presets_hold_the_papers_settings(world):
     assert (c.teacher.kind, c.prompt.style, c.prompt.response_tokens) == ("served", "windowed", 512)
 
 
-@pytest.mark.parametrize("world", PAPER)
+def test_the_swe_preset_holds_the_papers_setting():
+    """Its own: one gold action, no recovery turns, rollouts at the temperature of the paper's section."""
+    c = load_config("paper", "swe")
+    found = (c.knobs.max_actions, c.knobs.recovery_depth, c.knobs.preventive_weight, c.tasks_per_step, c.rollouts)
+    assert found == (1, 0, 0.1, 32, 16)
+    assert (c.max_turns, c.prompt.prompt_tokens, c.temperature, c.ppo.learning_rate) == (100, 196_608, 0.6, 3e-6)
+    assert (c.teacher.kind, c.world.actions) == ("served", "bash")
+
+
+@pytest.mark.parametrize("world", [*PAPER, "swe"])
 def test_an_unknown_preset_is_named(world):
     with pytest.raises(ValueError, match=rf"configs/{world}.py has no preset 'maxi'; choose one of paper, mini"):
         load_config("maxi", world)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pivotopd_jax.methods.distillation import gkd, opd, sod, tcod_backward, tcod_forward, turnopd
+from pivotopd_jax.methods.distillation import gkd, hinted_opd, opd, sod, tcod_backward, tcod_forward, turnopd
 from pivotopd_jax.methods.grpo import dapo, dr_grpo, gigpo, grpo, pivotrl
 from pivotopd_jax.methods.imitation import aggrevate, dagger, sft
 from pivotopd_jax.methods.method import Method
@@ -36,7 +36,7 @@ METHODS: Mapping[str, Callable[[Any], Method]] = {
     for method in (
         sft, dagger, aggrevate,
         grpo, dapo, dr_grpo, gigpo, pivotrl,
-        opd, gkd, sod, turnopd, tcod_forward, tcod_backward,
+        opd, hinted_opd, gkd, sod, turnopd, tcod_forward, tcod_backward,
         opsd, rlsd, sdar, skill_grpo, skill_sd, stepopsd, agentopsd, opid,
         pivotopd, preventive_only, recovery_only, random_turns, hints_without_gold, reverse_kl_recovery, exact_recovery,
         self_distillation,

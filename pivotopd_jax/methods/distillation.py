@@ -14,9 +14,10 @@ import jax.numpy as jnp
 
 from pivotopd_jax.losses.credit import sod_weights, turn_means, turn_sums, turnopd_weights
 from pivotopd_jax.losses.divergences import jensen_shannon, reverse_kl
-from pivotopd_jax.methods.method import Behaviour, Divergence, Labels, Method, Probe
+from pivotopd_jax.losses.preventive import preventive_advantages
+from pivotopd_jax.methods.method import Annotation, Behaviour, Divergence, Labels, Method, Probe
 from pivotopd_jax.methods.shaping import log_ratio, turns_of
-from pivotopd_jax.records import TEACHER, TokenBatch, View
+from pivotopd_jax.records import PLAIN, TEACHER, TEACHER_HINTED, TokenBatch, View
 
 NO_PENALTY = {"kl_coefficient": 0.0}
 """The teacher takes the reference's place."""
@@ -25,6 +26,16 @@ NO_PENALTY = {"kl_coefficient": 0.0}
 def shape_opd(batch: TokenBatch, views: Mapping[View, Any]) -> Any:
     """D on every trained token, without a reward; `[rows, length]` float32."""
     return log_ratio(batch, views, TEACHER)
+
+
+def shape_hinted_opd(batch: TokenBatch, views: Mapping[View, Any], *, preventive_weight: float) -> Any:
+    """D, and w_prev · D of the teacher that is shown the gold action, on pivotal turns (arXiv 2609.40285, on SWE).
+
+    Returns:
+        `[rows, length]` float32.
+    """
+    hinted = preventive_advantages(views[TEACHER_HINTED], views[PLAIN], weight=preventive_weight)
+    return shape_opd(batch, views) + jnp.where(batch.pivotal, hinted, 0.0) * batch.mask
 
 
 def shape_sod(batch: TokenBatch, views: Mapping[View, Any], *, cap: float) -> Any:
@@ -52,6 +63,17 @@ def opd(knobs: Any) -> Method:
         term = Divergence(reverse_kl, 1.0, ("rollout",), TEACHER)
         return Method("opd", shape=shape_nothing, divergence=term, update=NO_PENALTY)
     return Method("opd", shape=shape_opd, views=(TEACHER,), update=NO_PENALTY)
+
+
+def hinted_opd(knobs: Any) -> Method:
+    """OPD, and at the last turn of one failed trajectory a group the teacher hinted with the gold action."""
+    return Method(
+        "hinted_opd",
+        shape=partial(shape_hinted_opd, preventive_weight=knobs.preventive_weight),
+        annotation=Annotation(turns="final", max_actions=1),
+        views=(TEACHER, TEACHER_HINTED),
+        update=NO_PENALTY,
+    )
 
 
 def gkd(knobs: Any) -> Method:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pivotopd_jax.losses.advantages import group_advantages
 from pivotopd_jax.losses.surrogate import Aggregation
-from pivotopd_jax.records import TEACHER, TokenBatch, View
+from pivotopd_jax.records import TEACHER, TEACHER_HINTED, TokenBatch, View
 
 Shape = Callable[..., Any]
 """(batch, log-probs `[rows, length]` by view, **what the method's schedule says) → advantages `[rows, length]`. Tokens
@@ -100,8 +100,8 @@ class Annotation:
     """What the teacher reads and which turns it marks.
 
     Attributes:
-        turns: "named" for those its report names, "random" for as many at random, "every" for all, "none" if no report
-            is asked for.
+        turns: "named" for those its report names, "random" for as many at random, "every" for all, "final" for the last
+            one of one failed trajectory a group, "none" if no report is asked for.
         max_actions: m, most gold actions a trajectory.
         hint: what a marked turn's hinted context says: the gold action, or a reflection that names nothing.
         lessons: what a turn's "lesson" context says: the "report"'s words on that turn, else on the episode; the
@@ -109,7 +109,7 @@ class Annotation:
         skills: how many.
     """
 
-    turns: Literal["named", "random", "every", "none"] = "named"
+    turns: Literal["named", "random", "every", "final", "none"] = "named"
     max_actions: int = 5
     hint: Hint = "gold_action"
     lessons: Literal["report", "skills", "success"] | None = None
@@ -198,7 +198,7 @@ class Method:
         labels: None for no rows of the teacher's actions.
         rollouts: what was played is trained on.
         views: contexts besides the plain one under which responses are scored by the frozen student, and "teacher" for
-            the plain one under an external teacher.
+            the plain one, "teacher_hinted" for the hinted one under an external teacher.
         divergence: None for a loss of advantages only.
         penalty: likewise.
         schedule: (step, steps of the run) → keywords of `shape` that change from step to step.
@@ -237,7 +237,7 @@ class Method:
     @property
     def needs_teacher_scores(self) -> bool:
         """An external teacher has to score the student's tokens."""
-        return TEACHER in self.views
+        return not {TEACHER, TEACHER_HINTED}.isdisjoint(self.views)
 
     @property
     def needs_teacher_logits(self) -> bool:

@@ -11,7 +11,8 @@ from pivotopd_jax.methods.method import Annotation
 from pivotopd_jax.prompts.actions import is_mismatch
 from pivotopd_jax.records import Note, Observation, Trajectory
 from pivotopd_jax.sampling.policy import request_seed
-from pivotopd_jax.teachers.protocol import Report, Teacher
+from pivotopd_jax.teachers.protocol import Remark, Report, Situation, Teacher
+from pivotopd_jax.teachers.resolve import resolved
 
 Advise = Callable[[Observation, int], str]
 """(first observation of a task, how many) → so many skills of the bank as one text."""
@@ -47,6 +48,8 @@ def annotate(
 def _reports(
     teacher: Teacher, trajectories: Sequence[Trajectory], wanted: Annotation, seed: int, first: int
 ) -> list[Report]:
+    if wanted.turns == "final":
+        return _final_turns(teacher, trajectories)
     answers = [teacher.reports(trajectories, **question) for question in questions(wanted)]
     if wanted.turns == "random":
         every, named = answers
@@ -56,9 +59,27 @@ def _reports(
 
 def questions(wanted: Annotation) -> list[dict[str, Any]]:
     """What a teacher is asked about each trajectory: arguments of `Teacher.reports`."""
-    every_turn = {"none": [], "random": [True, False], "every": [True]}.get(wanted.turns, [False])
+    every_turn = {"none": [], "final": [], "random": [True, False], "every": [True]}.get(wanted.turns, [False])
     lessons = wanted.lessons == "report"
     return [{"max_actions": wanted.max_actions, "every_turn": every, "lessons": lessons} for every in every_turn]
+
+
+def _final_turns(teacher: Teacher, trajectories: Sequence[Trajectory]) -> list[Report]:
+    """The gold action of the last turn of the first trajectory that failed in each group; of others nothing.
+
+    The teacher is asked as for a recovery, from what the student saw: that is the whole trajectory by then.
+    """
+    chosen: dict[int, int] = {}
+    for index, trajectory in enumerate(trajectories):
+        if not trajectory.won and trajectory.turns:
+            chosen.setdefault(trajectory.group, index)
+    ends = [trajectories[index].turns for index in chosen.values()]
+    named = teacher.recovery_actions([Situation(t[-1].observation, t[:-1], t[-1].snapshot) for t in ends])
+    reports = [Report()] * len(trajectories)
+    for index, turns, action in zip(chosen.values(), ends, named, strict=True):
+        gold = resolved(action, turns[-1].observation) if action else None
+        reports[index] = Report((Remark(len(turns) - 1, gold),)) if gold else Report()
+    return reports
 
 
 def _with_lessons(

@@ -11,7 +11,17 @@ from pivotopd_jax.losses.surrogate import Aggregation
 from pivotopd_jax.methods.method import Annotation, Divergence, Method, reward_advantages
 from pivotopd_jax.prompts.hints import REFLECTION, action_hint, lesson_hint
 from pivotopd_jax.prompts.prompter import Prompter
-from pivotopd_jax.records import PLAIN, TEACHER, DivergenceBatch, Note, Row, TokenBatch, Trajectory, View
+from pivotopd_jax.records import (
+    PLAIN,
+    TEACHER,
+    TEACHER_HINTED,
+    DivergenceBatch,
+    Note,
+    Row,
+    TokenBatch,
+    Trajectory,
+    View,
+)
 from pivotopd_jax.rollout.packing import Packed, Scored, pack
 
 
@@ -67,8 +77,10 @@ def step_advantages(trajectories: Sequence[Trajectory], method: Method) -> dict[
 
 def _views(trajectory: Trajectory, turn: int, note: Note, method: Method, prompter: Prompter) -> dict[View, np.ndarray]:
     """Privileged contexts of one turn, as far as the method asks for them."""
+    gold = _hint(note, method.annotation)
     hints: dict[View, str | None] = {
-        "hinted": _hint(note, method.annotation),
+        "hinted": gold,
+        TEACHER_HINTED: gold,
         "lesson": lesson_hint(note.lesson) if note.lesson else None,
     }
     observation = trajectory.turns[turn].observation

@@ -14,13 +14,14 @@ from toy_student import Toy
 from pivotopd_jax.learner.learner import DivergenceTerm, Learner, make_mesh, make_optimizer
 from pivotopd_jax.learner.objective import UpdateOptions
 from pivotopd_jax.methods import make_method
-from pivotopd_jax.methods.distillation import shape_opd, shape_sod
+from pivotopd_jax.methods.distillation import shape_hinted_opd, shape_opd, shape_sod
 from pivotopd_jax.models.qwen3 import Qwen3, Qwen3Config, split
-from pivotopd_jax.records import PLAIN, TEACHER, Row, TokenBatch
+from pivotopd_jax.records import PLAIN, TEACHER, TEACHER_HINTED, Observation, Row, Task, TokenBatch, Trajectory, Turn
+from pivotopd_jax.rollout.annotate import annotate
 from pivotopd_jax.rollout.rows import batch_rows, divergence_batch
 
 KNOBS = SimpleNamespace(
-    full_vocabulary=True, student_share=1.0, beta=1.0, turn_cap=1.2, normalization="mean_std"
+    full_vocabulary=True, student_share=1.0, beta=1.0, turn_cap=1.2, normalization="mean_std", preventive_weight=0.1
 )  # fmt: skip
 
 
@@ -42,6 +43,46 @@ def test_opd_is_the_log_ratio_and_sod_weighs_it_by_turn():
     expected = [2 + 0.5, 2 - 0.500001 / 1.000001, -1 + 0.1, -1]
     for got, value in zip(packed.gather(np.asarray(shape_sod(batch, views, cap=1.2))), expected, strict=True):
         np.testing.assert_allclose(got, value, rtol=1e-5)
+
+
+def test_hinted_opd_adds_the_hinted_teacher_on_pivotal_turns():
+    batch, packed = batch_rows(rows_of(), length=64)
+    views = {
+        PLAIN: packed.scatter([-1.0] * 4),
+        TEACHER: packed.scatter([-0.5, -2.0, -0.9, -1.0]),
+        TEACHER_HINTED: packed.scatter([-0.25, -3.0, -1.0, -1.0]),
+    }
+    batch = batch._replace(pivotal=packed.scatter([True, False, False, False], bool))
+    found = packed.gather(np.asarray(shape_hinted_opd(batch, views, preventive_weight=0.1)))
+    for got, value in zip(found, [0.5 + 0.1 * 0.75, -1.0, 0.1, 0.0], strict=True):
+        np.testing.assert_allclose(got, value, rtol=1e-5, atol=1e-7)
+
+
+def test_the_final_turn_of_one_failed_trajectory_a_group_is_named():
+    """By what is right there, and only where the student did something else."""
+    none = np.zeros(0, np.int32)
+    turn = Turn(Observation("seen"), none, none, none, "", "wrong", 0.0, True, "state")
+    played = [
+        Trajectory(Task("t", "k", None), group, (turn,) * length, 0.0, won, Observation(""), None)
+        for group, length, won in [
+            (0, 2, True),
+            (0, 3, False),
+            (0, 2, False),
+            (1, 1, True),
+            (2, 0, False),
+            (2, 1, False),
+        ]
+    ]
+    asked = []
+
+    class Named:
+        def recovery_actions(self, situations):
+            asked.extend((s.observation.text, len(s.history), s.snapshot) for s in situations)
+            return ["right", None]
+
+    notes = annotate(Named(), played, make_method("hinted_opd", KNOBS).annotation, seed=0)  # type: ignore[arg-type]
+    assert [(n.trajectory, n.turn, n.gold_action, n.pivotal) for n in notes] == [(1, 2, "right", True)]
+    assert asked == [("seen", 2, "state"), ("seen", 0, "state")]
 
 
 def teacher_of(toy: Toy) -> tuple[Any, Any]:

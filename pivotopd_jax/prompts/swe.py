@@ -1,0 +1,71 @@
+"""The words of SWE tasks, in both prompt styles; an action is what stands in the one block of bash of a response."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pivotopd_jax.records import Observation, Turn
+
+OPENS, CLOSES = "```bash\n", "\n```"
+DONE = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
+FORMAT = (
+    "Think about the next step, then give exactly one bash command, in one block:\n```bash\nyour command\n```\n"
+    "Each command runs in a shell of its own, in the top directory of the repository; only files stay from one to the "
+    f"next. When the work is done: echo {DONE}"
+)
+
+_THINK = re.compile(r"<think>.*?</think>", re.DOTALL)
+_BLOCK = re.compile(r"```bash[ \t]*\n(.*?)\n[ \t]*```", re.DOTALL)
+
+
+class SweWording:
+    """Implements `prompts.prompter.Wording`."""
+
+    phrases: Sequence[str] = (
+        OPENS, CLOSES, "<returncode>0</returncode>\n<output>\n", "<returncode>1</returncode>\n<output>\n", "</output>",
+        f"echo {DONE}", "git apply .changes/", "git apply -R .changes/", "cat .changes/", "sh .changes/test",
+        " fail: one of its last changes broke it. Changes:\n", "The tests of ",
+    )  # fmt: skip
+
+    def opening(self, observation: Observation) -> str:
+        return observation.text
+
+    def following(self, observation: Observation) -> str:
+        return observation.text
+
+    def admissible(self, actions: Sequence[str]) -> str:
+        return "\nAdmissible commands:" + "".join(f"\n{action}" for action in actions)
+
+    def task(self, first: Observation) -> str:
+        return first.text
+
+    def gist(self, action: str) -> str | None:
+        """Commands that are told apart by a number say what is done with any; handing in has none."""
+        if DONE in action or action.startswith(("cat ", "sed ", "ls", "git diff", "git status")):
+            return None
+        if action.startswith("git apply"):
+            verb = "take back" if " -R " in action else "bring back"
+            return f"{verb} a change" if ".changes/" in action else None
+        return "run the tests" if "test" in action else None
+
+    def windowed(self, first: Observation, history: Sequence[tuple[int, Turn]], observation: Observation) -> str:
+        lines = ["You mend a program through bash commands.", self.task(first)]
+        if history:
+            lines.append("The latest steps:")
+        for index, turn in history:
+            if index > 0:  # the task stands above already
+                lines.append(f"[{index + 1}] saw: {turn.observation.text}")
+            lines.append(f"[{index + 1}] did: {turn.action}")
+        lines += [f"Now you see: {observation.text}"] if history else []
+        return "\n".join([*lines, FORMAT])
+
+    def parse(self, response: str) -> str | None:
+        """The command of the one block ```bash .. ``` outside the thinking part; None if there is none, or several."""
+        spoken = _THINK.sub("", response)
+        found = _BLOCK.findall(spoken)
+        whole = "<think>" not in spoken and "</think>" not in spoken
+        return found[0].strip() or None if whole and len(found) == 1 else None
+
+    def format(self, action: str) -> str:
+        return f"{OPENS}{action}{CLOSES}"
