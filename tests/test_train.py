@@ -311,7 +311,7 @@ def test_a_sweep_changes_what_its_arms_say(place):
     draw_curves(cells, grid.arms, grid.axis, place / "sweep.png")
     assert (place / "sweep.png").stat().st_size > 1000
     config.teacher.kind = "served"
-    with pytest.raises(ValueError, match="pass --config.teacher=symbolic"):
+    with pytest.raises(ValueError, match=r"pass --config\.teacher=symbolic"):
         teacher_errors(config)
 
 
@@ -350,7 +350,7 @@ def test_a_study_measures_each_policy_once(place):
 
     found = measured()
     assert reports == ["policy base: 4 mistakes × 2", "policy straight: 4 mistakes × 2"]
-    assert same([vars(policy) for policy in measured().values()], [vars(policy) for policy in found.values()])
+    np.testing.assert_equal({n: vars(p) for n, p in measured().items()}, {n: vars(p) for n, p in found.items()})
     assert len(reports) == 2
     # A policy is compared with itself: measured again, it does the same.
     (place / "study" / "base.json").unlink()
@@ -370,7 +370,7 @@ def test_a_study_measures_each_policy_once(place):
     draw_study(rows, place / "study.png")
     assert (place / "study.png").stat().st_size > 1000
     run.config.max_turns = 6
-    with pytest.raises(ConfigurationChanged, match="another base or in another world than --config says .max_turns: 5"):
+    with pytest.raises(ConfigurationChanged, match=r"in another world than --config says \(max_turns: 5"):
         measured()
 
 

@@ -78,7 +78,7 @@ def draw_curves(cells: Mapping[str, Any], arms: Sequence[Arm], axis: str, path: 
 
     The intervals are those of `comparison_table`.
     """
-    names = list(measures(cells, BASE))
+    names = [name for name, values in measures(cells, BASE).items() if values.size]
     figure = Figure(figsize=(3.6 * len(names), 3.2), layout="constrained")
     for panel, name in zip(np.atleast_1d(figure.subplots(1, len(names))), names, strict=True):
         panel.axhline(100 * measures(cells, BASE)[name].mean(), color="0.6", linestyle=":", label=BASE)

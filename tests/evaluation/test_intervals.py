@@ -14,7 +14,7 @@ SHARES = np.asarray([0.0, 0.125, 0.5, 1.0, 1.0, 0.25, 0.0, 0.875, 0.0])
 @pytest.mark.parametrize("statistic", [np.mean, np.median])
 def test_intervals_are_those_of_scipy(statistic):
     theirs = bootstrap(
-        (SHARES,), statistic, n_resamples=4000, method="percentile", random_state=np.random.default_rng(0)
+        (SHARES,), statistic, n_resamples=4000, method="percentile", rng=np.random.default_rng(0)
     ).confidence_interval
     assert bootstrap_interval(SHARES, statistic=statistic) == pytest.approx(tuple(theirs), rel=1e-12)
 

@@ -11,11 +11,9 @@ from pivotopd_jax.evaluation.replays import REPLAYS, Replay, replayed
 KEPT, ANEW, LATER, AT_IT, TWO, THREE = REPLAYS.values()
 
 
-def won(
-    toy, policy, replay: Replay, *, failed=("right",) * 4, max_turns: int = 4, continuations: int = 1
-) -> list[bool]:
+def won(toy, policy, replay: Replay, *, failed: int = 4, max_turns: int = 4, continuations: int = 1) -> list[bool]:
     (result,) = replayed(
-        policy, toy.world, toy.prompter, [(said(toy, list(failed)), 1)], replay, continuations=continuations,
+        policy, toy.world, toy.prompter, [(said(toy, ["right"] * failed), 1)], replay, continuations=continuations,
         temperature=1.0, seed=0, max_turns=max_turns, concurrency=1,
     )  # fmt: skip
     return result.tolist()
@@ -49,7 +47,7 @@ def test_the_oracle_at_a_later_turn_leaves_what_was_played_before(toy):
 
 
 def test_after_the_last_turn_nothing_is_played(toy):
-    short = {"failed": ("right", "right"), "max_turns": 2}
+    short = {"failed": 2, "max_turns": 2}
     for replay in (KEPT, LATER, TWO):
         assert won(toy, None, replay, **short) == [False]
     assert won(toy, None, AT_IT, **short) == [True]
