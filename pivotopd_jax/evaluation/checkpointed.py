@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,16 @@ def checkpoint_params(run: Run, directory: Path, which: str) -> tuple[Any, int]:
         return checkpoints.restore(done, run.learner.init(run.reference)).params, done
 
 
-def check_same_base(config: Any, directory: Path, which: str) -> int:
+def base_record(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a configuration's record that says which base is trained, and in which world."""
+    return {key: record[key] for key in SHARED if key in record}
+
+
+def trained_from(config: Any, directory: Path, which: str) -> dict[str, Any]:
     """Makes sure that the run in `directory` was trained from the base of `config` in its world.
 
     Returns:
-        The steps that its "last" or "best" student has been trained for.
+        The run's "configuration", and the "steps" that its "last" or "best" student has been trained for.
 
     Raises:
         ConfigurationChanged: it was not; says what differs.
@@ -43,14 +48,12 @@ def check_same_base(config: Any, directory: Path, which: str) -> int:
     with _opened(directory, config) as checkpoints:
         done = _chosen(checkpoints, directory, which)
         then = checkpoints.configuration(done)
-    now = configuration_record(config)
-    kept = [{key: record[key] for key in SHARED if key in record} for record in (then, now)]
-    if changed := configuration_differences(*kept):
+    if changed := configuration_differences(base_record(then), base_record(configuration_record(config))):
         raise ConfigurationChanged(
             f"the run in {directory} was trained from another base or in another world than --config says ({changed}); "
             "give the configuration that it was trained with"
         )
-    return done
+    return {"configuration": then, "steps": done}
 
 
 @contextmanager

@@ -154,11 +154,15 @@ def diagnose(
     """
     planner = run.world.planner
     points = failure_points(planner, trajectories)
-    texts, record = [], {}
+    texts: list[str] = []
+    record: dict[str, Any] = {}
 
     def add(part: str, text: str, found: Any) -> None:
         texts.append(text)
         record[part] = found
+
+    if not points:
+        texts.append("no failure holds an oracle-pivotal turn: nothing to agree on, and nothing to replay")
 
     if "pivots" in parts:
         pivots = find_pivots(planner, trajectories)
@@ -171,8 +175,8 @@ def diagnose(
         add("agreement", "teacher and oracle " + agreement_text(agreed), asdict(agreed))
     if "replays" in parts and points:
         replays = replay_all(run, points, temperature=temperature)
-        record["replays"] = {name: found and asdict(found) for name, found in replays.items()}
-        texts.append(replays_text(replays, run.config.evaluate.continuations))
+        text = replays_text(replays, run.config.evaluate.continuations)
+        add("replays", text, {name: found and asdict(found) for name, found in replays.items()})
     if "sharpness" in parts:
         sharp = sharpness(run, params, trajectories)
         nats = ", ".join(f"{place} {found['nats']:.3f}" for place, found in sharp.items())

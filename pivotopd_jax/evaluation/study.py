@@ -16,13 +16,13 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from pivotopd_jax.evaluation.cells import BASE, MISTAKES_FILE
-from pivotopd_jax.evaluation.checkpointed import check_same_base, checkpoint_params
+from pivotopd_jax.evaluation.checkpointed import base_record, checkpoint_params, trained_from
 from pivotopd_jax.evaluation.intervals import Estimate, estimate, interval_text, percent_text
 from pivotopd_jax.evaluation.likelihood import action_log_probs, self_teacher_divergence
 from pivotopd_jax.evaluation.mistakes import Mistake, frozen_mistakes
 from pivotopd_jax.evaluation.recovery import continued_by
 from pivotopd_jax.files import write_json
-from pivotopd_jax.run import Run
+from pivotopd_jax.run import Run, configuration_record
 
 OFFSETS = (-2, -1, 0, 1, 2, 3)
 """Turns around the mistake, which is 0, at which the divergence from the self-teacher is measured."""
@@ -80,13 +80,12 @@ def study(
         "continuations": config.evaluate.continuations,
         "temperature": config.eval_temperature,
         "top_p": config.evaluate.top_p,
-        "max_turns": config.max_turns,
         "seed": seed,
+        "base": base_record(configuration_record(config)),
     }
     found = {}
     for name, place in {BASE: None, **students}.items():
-        steps = check_same_base(config, place, checkpoint) if place else 0
-        settings = {**shared, "run": str(place.resolve()) if place else config.student, "steps": steps}
+        settings = {**shared, "trained": trained_from(config, place, checkpoint) if place else None}
         path = directory / f"{name}.json"
         kept = json.loads(path.read_text()) if path.exists() else {}
         if kept.get("settings") != settings:
