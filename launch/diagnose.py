@@ -20,7 +20,7 @@ from ml_collections import config_flags
 
 from pivotopd_jax import command_line
 from pivotopd_jax.evaluation.checkpointed import checkpoint_params
-from pivotopd_jax.evaluation.diagnosis import PARTS, diagnose
+from pivotopd_jax.evaluation.diagnosis import PARTS, Case, diagnose
 from pivotopd_jax.evaluation.evaluate import panel
 from pivotopd_jax.run import make_run, sampled_teachers
 from pivotopd_jax.train import evaluate_run
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> None:
     trajectories = evaluate_run(run, player, tasks, temperature).trajectories
     run.load(params)
     teachers = sampled_teachers(run, SAMPLES.value, directory.parent / "teacher_replies")
-    text, record = diagnose(run, params, trajectories, parts, teachers=teachers, temperature=temperature)
+    text, record = diagnose(Case(run, params, trajectories, teachers, temperature), parts)
     print(text)
     print(json.dumps(record))
 

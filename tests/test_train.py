@@ -17,7 +17,7 @@ import pytest
 from pivotopd_jax.evaluation.cells import MISTAKES_FILE, Judging, run_cells
 from pivotopd_jax.evaluation.checkpointed import evaluate_checkpoint, evaluation_table
 from pivotopd_jax.evaluation.compare import comparison_table, draw_comparison, draw_curves
-from pivotopd_jax.evaluation.diagnosis import PARTS, diagnose
+from pivotopd_jax.evaluation.diagnosis import PARTS, Case, diagnose
 from pivotopd_jax.evaluation.evaluate import panel
 from pivotopd_jax.evaluation.grids import Grid, methods, teacher_errors
 from pivotopd_jax.evaluation.mistakes import Mistake, mistake_record
@@ -30,7 +30,7 @@ from pivotopd_jax.models.qwen3 import apply, compute_logits
 from pivotopd_jax.prompts.actions import format_action
 from pivotopd_jax.prompts.hints import action_hint
 from pivotopd_jax.recording import read_metrics
-from pivotopd_jax.records import Row
+from pivotopd_jax.records import Row, Trajectory
 from pivotopd_jax.rollout.collect import fresh_starts, play
 from pivotopd_jax.run import TeacherModel, make_run
 from pivotopd_jax.scoring import teacher_divergence
@@ -315,8 +315,8 @@ def test_a_sweep_changes_what_its_arms_say(place):
         teacher_errors(config)
 
 
-def blunders(run: Any) -> list[Mistake]:
-    """Two turns of the expert and then whatever leads away furthest, by force."""
+def blunders(run: Any) -> list[Trajectory]:
+    """Two turns of the oracle and then whatever leads away furthest, by force."""
 
     def actor(index: int, episode: Any) -> str:
         planner, env = run.world.planner, run.world.make()
@@ -327,21 +327,20 @@ def blunders(run: Any) -> list[Mistake]:
             return planner.distance(env.snapshot())
 
         best = planner.next_action(episode.snapshot)
-        return best if len(episode.turns) < 2 else max(episode.observation.admissible, key=left)
+        return best if len(episode.turns) < 2 else max(planner.candidates(episode.snapshot), key=left)
 
     tasks = panel(run.world, run.config.world.eval_splits, run.config.evaluate.final_tasks)
     starts = fresh_starts(run.world, run.prompter, tasks, rollouts=1, max_turns=run.config.max_turns)
     played = play(None, starts, temperature=1.0, seed=0, concurrency=1, actor=actor)
-    found = [(t, first_pivotal(run.world.planner, t)) for t in played]
-    assert {turn for _, turn in found} == {2}
-    return [Mistake(t, 2, int(run.world.planner.distance(t.snapshot_after(2)))) for t, _ in found]
+    assert {first_pivotal(run.world.planner, trajectory) for trajectory in played} == {2}
+    return played
 
 
 def test_a_study_measures_each_policy_once(place):
     config = tiny_config()
     train(config, place / "straight")
     run = make_run(config, place / "study")
-    made = blunders(run)
+    made = [Mistake(t, 2, int(run.world.planner.distance(t.snapshot_after(2)))) for t in blunders(run)]
     write_json(place / "study" / MISTAKES_FILE, [mistake_record(mistake) for mistake in made])
     reports: list[str] = []
 
@@ -374,18 +373,22 @@ def test_a_study_measures_each_policy_once(place):
         measured()
 
 
-def test_a_diagnosis_of_every_part(place):
-    run = make_run(tiny_config(), place / "straight")
+@pytest.mark.parametrize("world", ["alfworld", "webshop", "search_qa"])
+def test_a_diagnosis_of_every_part(place, world):
+    run = make_run(shrink(load_config("mini", world), "pivotopd", 1), place / world)
     run.load(run.reference)
-    trajectories = [mistake.trajectory for mistake in blunders(run)]
-    text, record = diagnose(run, run.reference, trajectories, PARTS, teachers=[run.teacher], temperature=0.4)
-    assert tuple(record) == PARTS
+    trajectories = blunders(run)
+    text, record = diagnose(Case(run, run.reference, trajectories, [run.teacher], 0.4), PARTS)
+    assert record.keys() == PARTS.keys()
     assert record["pivots"]["in_failures"]["value"] == 1
     assert record["pivots"]["first_turn"]["value"] == 3
     assert 0 < record["likelihoods"]["taken"]["value"] < 1
     assert len(record["replays"]) == 6
     json.dumps(record)
     assert "oracle at the pivotal turn | " in text
+    text, record = diagnose(Case(run, run.reference, [], [run.teacher], 0.4), ["agreement", "replays"])
+    assert record == {"agreement": None, "replays": None}
+    assert "replays: no failure holds an oracle-pivotal turn" in text
 
 
 @pytest.mark.parametrize(

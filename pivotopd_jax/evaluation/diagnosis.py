@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -130,61 +131,79 @@ def likelihoods_text(found: Likelihoods) -> str:
     )
 
 
-def diagnose(
-    run: Run,
-    params: Any,
-    trajectories: Sequence[Trajectory],
-    parts: Sequence[str],
-    *,
-    teachers: Sequence[Teacher] = (),
-    temperature: float,
-) -> tuple[str, dict[str, Any]]:
-    """Diagnoses the student with `params`, which `run.policy` holds, on `trajectories`.
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A student and what it is diagnosed on.
 
-    Args:
-        run: of the student.
+    Attributes:
+        run: of the student; `run.policy` holds `params`.
         params: of the student.
         trajectories: what is looked at; the student need not have played it.
-        parts: of `PARTS`.
         teachers: for "agreement", see `agreement.agreement`.
-        temperature: of the replays.
-
-    Returns:
-        Readable text, and the same as plain JSON by part.
+        temperature: of replays.
     """
-    planner = run.world.planner
-    points = failure_points(planner, trajectories)
-    texts: list[str] = []
-    record: dict[str, Any] = {}
 
-    def add(part: str, text: str, found: Any) -> None:
-        texts.append(text)
-        record[part] = found
+    run: Run
+    params: Any
+    trajectories: Sequence[Trajectory]
+    teachers: Sequence[Teacher]
+    temperature: float
 
-    if not points:
-        texts.append("no failure holds an oracle-pivotal turn: nothing to agree on, and nothing to replay")
-
-    if "pivots" in parts:
-        pivots = find_pivots(planner, trajectories)
-        add("pivots", pivots_text(pivots), asdict(pivots))
-    if "likelihoods" in parts:
-        likely = likelihoods(run, params, points)
-        add("likelihoods", likelihoods_text(likely), asdict(likely))
-    if "agreement" in parts and points:
-        agreed = agreement(planner, teachers, trajectories, max_actions=run.config.knobs.max_actions)
-        add("agreement", "teacher and oracle " + agreement_text(agreed), asdict(agreed))
-    if "replays" in parts and points:
-        replays = replay_all(run, points, temperature=temperature)
-        text = replays_text(replays, run.config.evaluate.continuations)
-        add("replays", text, {name: found and asdict(found) for name, found in replays.items()})
-    if "sharpness" in parts:
-        sharp = sharpness(run, params, trajectories)
-        nats = ", ".join(f"{place} {found['nats']:.3f}" for place, found in sharp.items())
-        add("sharpness", f"entropy a response by place of the first mistake, nats: {nats}", sharp)
-    return "\n".join(texts), record
+    @cached_property
+    def points(self) -> list[Point]:
+        """See `failure_points`."""
+        return failure_points(self.run.world.planner, self.trajectories)
 
 
-PARTS = ("pivots", "likelihoods", "agreement", "replays", "sharpness")
+Finding = tuple[str, Any]
+"""Readable text, and the same as plain JSON."""
+
+
+def _pivots(case: Case) -> Finding:
+    found = find_pivots(case.run.world.planner, case.trajectories)
+    return pivots_text(found), asdict(found)
+
+
+def _likelihoods(case: Case) -> Finding:
+    found = likelihoods(case.run, case.params, case.points)
+    return likelihoods_text(found), asdict(found)
+
+
+def _agreement(case: Case) -> Finding:
+    if not case.points:
+        return "teacher and oracle: no failure holds an oracle-pivotal turn", None
+    run = case.run
+    found = agreement(run.world.planner, case.teachers, case.trajectories, max_actions=run.config.knobs.max_actions)
+    return f"teacher and oracle {agreement_text(found)}", asdict(found)
+
+
+def _replays(case: Case) -> Finding:
+    if not case.points:
+        return "replays: no failure holds an oracle-pivotal turn", None
+    found = replay_all(case.run, case.points, temperature=case.temperature)
+    text = replays_text(found, case.run.config.evaluate.continuations)
+    return text, {name: success and asdict(success) for name, success in found.items()}
+
+
+def _sharpness(case: Case) -> Finding:
+    found = sharpness(case.run, case.params, case.trajectories)
+    nats = ", ".join(f"{place} {numbers['nats']:.3f}" for place, numbers in found.items())
+    return f"entropy a response by place of the first mistake, nats: {nats}", found
+
+
+PARTS: Mapping[str, Callable[[Case], Finding]] = {
+    "pivots": _pivots,
+    "likelihoods": _likelihoods,
+    "agreement": _agreement,
+    "replays": _replays,
+    "sharpness": _sharpness,
+}
+
+
+def diagnose(case: Case, parts: Iterable[str]) -> tuple[str, dict[str, Any]]:
+    """Readable text, and plain JSON by part, of the `parts` of a diagnosis (names in `PARTS`)."""
+    found = {part: PARTS[part](case) for part in parts}
+    return "\n".join(text for text, _ in found.values()), {part: record for part, (_, record) in found.items()}
 
 
 def _units(found: Estimate | None) -> int:
