@@ -11,7 +11,9 @@ from absl import flags
 from ml_collections import config_flags
 
 from pivotopd_jax import command_line
-from pivotopd_jax.evaluation.compare import Judging, compare, comparison_table, draw_comparison
+from pivotopd_jax.evaluation.cells import Judging, run_cells
+from pivotopd_jax.evaluation.compare import comparison_table, draw_comparison
+from pivotopd_jax.evaluation.grids import methods
 
 CONFIG = config_flags.DEFINE_config_file("config", None, "Configuration file, with its preset after a colon.")
 WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the comparison.")
@@ -21,8 +23,8 @@ EVALUATION_SEEDS = flags.DEFINE_integer("evaluation_seeds", 4, "Times the panel 
 
 
 def main() -> None:
-    cells = compare(
-        CONFIG.value, METHODS.value, [int(s) for s in SEEDS.value], Path(str(WORKDIR.value)),
+    cells = run_cells(
+        CONFIG.value, methods(METHODS.value), [int(s) for s in SEEDS.value], Path(str(WORKDIR.value)),
         Judging(evaluation_seeds=EVALUATION_SEEDS.value), print,
     )  # fmt: skip
     print(comparison_table(cells, METHODS.value))

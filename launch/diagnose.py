@@ -1,58 +1,56 @@
-"""Diagnoses a student: `diagnose.py agreement|sharpness --config=configs/alfworld.py:mini --workdir=DIR`.
+"""Diagnoses a student: `diagnose.py [part ...] --config=configs/alfworld.py:mini --workdir=DIR [--checkpoint=base]`.
 
+pivots: how many failures hold an oracle-pivotal turn, when the first one comes, how many turns are wasted after it.
+likelihoods: probability of the action taken there, and of the oracle's.
 agreement: how often the teacher marks the turn that the oracle calls the mistake, beside turns drawn at random.
-sharpness: entropy of the student before, at and after the first mistake, on what the student of --played_by did at the
-    training temperature.
-The student is a checkpoint of the run in --workdir, or with --checkpoint=base the student before training.
+replays: success when something is changed at that turn or after it, from snapshots.
+sharpness: entropy of the student before, at and after the first mistake.
+Without a part, all of them. Works in every environment, since each has an oracle. The student is a checkpoint of the
+run in --workdir, or with --checkpoint=base the student before training; a student behind a server cannot be diagnosed,
+since nothing samples from one yet. The last line is JSON.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from absl import flags
 from ml_collections import config_flags
 
 from pivotopd_jax import command_line
-from pivotopd_jax.evaluation.agreement import agreement, agreement_text
 from pivotopd_jax.evaluation.checkpointed import checkpoint_params
+from pivotopd_jax.evaluation.diagnosis import PARTS, Case, diagnose
 from pivotopd_jax.evaluation.evaluate import panel
-from pivotopd_jax.evaluation.sharpness import sharpness
-from pivotopd_jax.records import Trajectory
-from pivotopd_jax.run import Run, make_run, sampled_teachers
+from pivotopd_jax.run import make_run, sampled_teachers
 from pivotopd_jax.train import evaluate_run
 
 CONFIG = config_flags.DEFINE_config_file("config", None, "Configuration file, with its preset after a colon.")
 WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the run.")
 CHECKPOINT = flags.DEFINE_enum("checkpoint", "last", ["last", "best", "base"], "Which student of the run.")
-PLAYED_BY = flags.DEFINE_string("played_by", None, "sharpness: the run whose last student plays; by default --workdir.")
+PLAYED_BY = flags.DEFINE_string("played_by", None, "The run whose last student plays, or base; by default --workdir.")
 TASKS = flags.DEFINE_integer("tasks", 0, "Size of the panel; 0 plays every game of the evaluation splits.")
+TEMPERATURE = flags.DEFINE_float("temperature", None, "Of sampling; by default config.eval_temperature.")
 SAMPLES = flags.DEFINE_integer("samples", 5, "agreement: reports on each failed trajectory.", lower_bound=1)
 
 
-def played(run: Run, params: Any, temperature: float) -> list[Trajectory]:
-    tasks = panel(run.world, run.config.world.eval_splits, TASKS.value)
-    return evaluate_run(run, params, tasks, temperature).trajectories
-
-
 def main(arguments: list[str]) -> None:
-    if len(arguments) != 1 or arguments[0] not in ("agreement", "sharpness"):
-        raise ValueError(f"diagnose.py was told {' '.join(arguments) or 'nothing'!r}; expected agreement or sharpness")
-    config, directory = CONFIG.value, Path(str(WORKDIR.value))
+    if unknown := [part for part in arguments if part not in PARTS]:
+        raise ValueError(f"diagnose.py was told {' '.join(unknown)!r}; expected {', '.join(PARTS)}, or none for all")
+    config, directory, parts = CONFIG.value, Path(str(WORKDIR.value)), arguments or PARTS
     run = make_run(config, directory)
     params, _ = checkpoint_params(run, directory, CHECKPOINT.value)
-    if arguments == ["agreement"]:
-        teachers = sampled_teachers(run, SAMPLES.value, directory.parent / "teacher_replies")
-        trajectories = played(run, params, config.eval_temperature)
-        found = agreement(run.world.planner, teachers, trajectories, max_actions=config.knobs.max_actions)
-        print(agreement_text(found))
-        print(json.dumps(asdict(found)))
-    else:
-        player = checkpoint_params(run, Path(PLAYED_BY.value), "last")[0] if PLAYED_BY.value else params
-        print(json.dumps(sharpness(run, params, played(run, player, config.temperature))))
+    player = {None: params, "base": run.reference}.get(PLAYED_BY.value)
+    if player is None:
+        player, _ = checkpoint_params(run, Path(str(PLAYED_BY.value)), "last")
+    temperature = config.eval_temperature if TEMPERATURE.value is None else TEMPERATURE.value
+    tasks = panel(run.world, config.world.eval_splits, TASKS.value)
+    trajectories = evaluate_run(run, player, tasks, temperature).trajectories
+    run.load(params)
+    teachers = sampled_teachers(run, SAMPLES.value, directory.parent / "teacher_replies")
+    text, record = diagnose(Case(run, params, trajectories, teachers, temperature), parts)
+    print(text)
+    print(json.dumps(record))
 
 
 if __name__ == "__main__":

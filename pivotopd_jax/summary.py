@@ -12,7 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 from pivotopd_jax.evaluation.evaluate import Evaluation, panel
-from pivotopd_jax.evaluation.recovery import bootstrap_interval, find_mistakes, recoveries
+from pivotopd_jax.evaluation.intervals import bootstrap_interval
+from pivotopd_jax.evaluation.mistakes import find_mistakes
+from pivotopd_jax.evaluation.recovery import recoveries
 from pivotopd_jax.processes import is_first, place_of
 from pivotopd_jax.recording import SUMMARY_FILE, read_metrics, write_trajectories
 from pivotopd_jax.records import Trajectory
@@ -73,11 +75,7 @@ def judge(
                 limit=config.evaluate.mistakes, seed=0,
             )  # fmt: skip
             _, result["mistakes"] = place_of(len(mistakes))
-        recovered = recoveries(
-            run.policy, run.world, run.prompter, mistakes, continuations=config.evaluate.continuations,
-            temperature=config.eval_temperature, top_p=config.evaluate.top_p, seed=1, max_turns=config.max_turns,
-            concurrency=run.policy.slots, threads=config.sampler.env_threads,
-        )  # fmt: skip
+        recovered = recoveries(run, mistakes)
         result[name] = _numbers(evaluation, recovered.mean(axis=1))
         won = np.asarray(evaluation.won, np.float64)
         units.append({"success": won, "recovery": recovered.mean(axis=1)})

@@ -14,15 +14,24 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pivotopd_jax.evaluation.cells import MISTAKES_FILE, Judging, run_cells
 from pivotopd_jax.evaluation.checkpointed import evaluate_checkpoint, evaluation_table
-from pivotopd_jax.evaluation.compare import Judging, compare, comparison_table, draw_comparison
-from pivotopd_jax.learner.checkpoints import ConfigurationChanged
+from pivotopd_jax.evaluation.compare import comparison_table, draw_comparison, draw_curves
+from pivotopd_jax.evaluation.diagnosis import PARTS, Case, diagnose
+from pivotopd_jax.evaluation.evaluate import panel
+from pivotopd_jax.evaluation.grids import Grid, methods, teacher_errors
+from pivotopd_jax.evaluation.mistakes import Mistake, mistake_record
+from pivotopd_jax.evaluation.pivotal import first_pivotal
+from pivotopd_jax.evaluation.study import draw_study, judged, study, study_table
+from pivotopd_jax.files import write_json
+from pivotopd_jax.learner.checkpoints import Checkpoints, ConfigurationChanged
 from pivotopd_jax.methods import METHODS, make_method
 from pivotopd_jax.models.qwen3 import apply, compute_logits
 from pivotopd_jax.prompts.actions import format_action
 from pivotopd_jax.prompts.hints import action_hint
 from pivotopd_jax.recording import read_metrics
-from pivotopd_jax.records import Row
+from pivotopd_jax.records import Row, Trajectory
+from pivotopd_jax.rollout.collect import fresh_starts, play
 from pivotopd_jax.run import TeacherModel, make_run
 from pivotopd_jax.scoring import teacher_divergence
 from pivotopd_jax.summary import summarise_run
@@ -283,25 +292,118 @@ def test_the_summary_and_the_evaluation_of_checkpoints(place, capsys):
 
 def test_a_comparison_keeps_its_finished_cells(place):
     reports: list[str] = []
-    arguments = (tiny_config(steps=1), ["pivotopd", "grpo"], [0], place, Judging((0.4,), 1), reports.append)
-    cells = compare(*arguments)
+    arms = methods(["pivotopd", "grpo"])
+    arguments = (tiny_config(steps=1), arms, [0], place, Judging((0.4,), 1), reports.append)
+    cells = run_cells(*arguments)
     assert list(cells) == ["base", "pivotopd-0", "grpo-0"]
     assert len(reports) == 3
-    assert compare(*arguments) == cells
+    assert run_cells(*arguments) == cells
     assert len(reports) == 3
     # One cell lost: the others stay, and it is judged on the same mistakes, which were written down.
     (place / "grpo-0" / "cell.json").unlink()
-    assert compare(*arguments) == cells
+    assert run_cells(*arguments) == cells
     assert reports[3:] == ["cell grpo-0"]
     other = tiny_config(steps=1)
     other.ppo.learning_rate = 0.5
     with pytest.raises(ConfigurationChanged, match=r"ppo\.learning_rate: 0\.0001 → 0\.5\); choose another --workdir"):
-        compare(other, *arguments[1:])
+        run_cells(other, *arguments[1:])
     table = comparison_table(cells, ["pivotopd", "grpo"])
     assert "**pivotopd − grpo**, paired" in table
     assert cells["grpo-0"]["tokens"] > 0
     draw_comparison(cells, ["pivotopd", "grpo"], place / "comparison.png")
     assert (place / "comparison.png").stat().st_size > 1000
+
+
+def test_a_sweep_changes_what_its_arms_say(place):
+    config = tiny_config(steps=1)
+    grid = teacher_errors(config)
+    assert [arm.changes["teacher.error_rate"] for arm in grid.arms] == [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+    grid = Grid((grid.arms[0], grid.arms[-1]), grid.axis)
+    cells = run_cells(config, grid.arms, [0], place / "sweep", Judging((0.4,), 1), lambda line: None)
+    assert list(cells) == ["base", "error_0-0", "error_0.6-0"]
+    assert Checkpoints(place / "sweep" / "error_0.6-0", keep=2).configuration(1)["teacher"]["error_rate"] == 0.6
+    assert config.teacher.error_rate == 0
+    draw_curves(cells, grid.arms, grid.axis, place / "sweep.png")
+    assert (place / "sweep.png").stat().st_size > 1000
+    config.teacher.kind = "served"
+    with pytest.raises(ValueError, match=r"pass --config\.teacher=symbolic"):
+        teacher_errors(config)
+
+
+def blunders(run: Any) -> list[Trajectory]:
+    """Two turns of the oracle and then whatever leads away furthest, by force."""
+
+    def actor(index: int, episode: Any) -> str:
+        planner, env = run.world.planner, run.world.make()
+
+        def left(action: str) -> float:
+            env.restore(episode.snapshot)
+            env.step(action)
+            return planner.distance(env.snapshot())
+
+        best = planner.next_action(episode.snapshot)
+        return best if len(episode.turns) < 2 else max(planner.candidates(episode.snapshot), key=left)
+
+    tasks = panel(run.world, run.config.world.eval_splits, run.config.evaluate.final_tasks)
+    starts = fresh_starts(run.world, run.prompter, tasks, rollouts=1, max_turns=run.config.max_turns)
+    played = play(None, starts, temperature=1.0, seed=0, concurrency=1, actor=actor)
+    assert {first_pivotal(run.world.planner, trajectory) for trajectory in played} == {2}
+    return played
+
+
+def test_a_study_measures_each_policy_once(place):
+    config = tiny_config()
+    train(config, place / "straight")
+    run = make_run(config, place / "study")
+    made = [Mistake(t, 2, int(run.world.planner.distance(t.snapshot_after(2)))) for t in blunders(run)]
+    write_json(place / "study" / MISTAKES_FILE, [mistake_record(mistake) for mistake in made])
+    reports: list[str] = []
+
+    def measured() -> Any:
+        return study(run, {"straight": place / "straight"}, "last", place / "study", reports.append)
+
+    found = measured()
+    assert reports == ["policy base: 4 mistakes × 2", "policy straight: 4 mistakes × 2"]
+    np.testing.assert_equal({n: vars(p) for n, p in measured().items()}, {n: vars(p) for n, p in found.items()})
+    assert len(reports) == 2
+    # A policy is compared with itself: measured again, it does the same.
+    (place / "study" / "base.json").unlink()
+    again = measured()["base"]
+    assert reports[2:] == ["policy base: 4 mistakes × 2"]
+    itself = judged(again, found["base"])
+    assert (itself.better, itself.worse, itself.same) == (0, 0, 4)
+    np.testing.assert_array_equal(again.divergence[0], found["base"].divergence[0])
+    assert np.isnan(found["base"].divergence[3]).all()  # episodes have five turns
+    assert not np.isnan(found["straight"].divergence[2]).any()
+    assert found["base"].left.tolist() == [mistake.left for mistake in made]
+    run.config.evaluate.continuations = 1
+    assert measured()["straight"].won.shape == (4, 1)
+    assert len(reports) == 5
+    rows = {name: judged(policy, found["base"]) for name, policy in found.items()}
+    assert "| straight | 0/8 |" in study_table(rows)
+    draw_study(rows, place / "study.png")
+    assert (place / "study.png").stat().st_size > 1000
+    run.config.max_turns = 6
+    with pytest.raises(ConfigurationChanged, match=r"in another world than --config says \(max_turns: 5"):
+        measured()
+
+
+@pytest.mark.parametrize("world", ["alfworld", "webshop", "search_qa"])
+def test_a_diagnosis_of_every_part(place, world):
+    run = make_run(shrink(load_config("mini", world), "pivotopd", 1), place / world)
+    run.load(run.reference)
+    trajectories = blunders(run)
+    text, record = diagnose(Case(run, run.reference, trajectories, [run.teacher], 0.4), PARTS)
+    assert record.keys() == PARTS.keys()
+    assert record["pivots"]["in_failures"]["value"] == 1
+    assert record["pivots"]["first_turn"]["value"] == 3
+    assert 0 < record["likelihoods"]["taken"]["value"] < 1
+    assert len(record["replays"]) == 6
+    json.dumps(record)
+    assert "oracle at the pivotal turn | " in text
+    text, record = diagnose(Case(run, run.reference, [], [run.teacher], 0.4), ["agreement", "replays"])
+    assert record == {"agreement": None, "replays": None}
+    assert "replays: no failure holds an oracle-pivotal turn" in text
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pivotopd_jax.envs.protocol import Planner
-from pivotopd_jax.evaluation.recovery import bootstrap_interval, pivotal_turns
+from pivotopd_jax.evaluation.intervals import Estimate, estimate, percent_text
+from pivotopd_jax.evaluation.pivotal import first_pivotal
 from pivotopd_jax.methods.method import Annotation
 from pivotopd_jax.records import Trajectory
 from pivotopd_jax.rollout.annotate import annotate
@@ -26,19 +27,16 @@ class Agreement:
     """How often a teacher and the oracle agree.
 
     Attributes:
-        accuracy: share of reports with a marked turn near the oracle's, in [0, 1].
-        interval: 95% bootstrap interval of it, over trajectories.
+        accuracy: share of reports with a marked turn near the oracle's, in [0, 1]; over failed trajectories with an
+            oracle-pivotal turn.
         random: what as many turns drawn at random would reach, in expectation.
-        trajectories: failed ones with an oracle-pivotal turn.
         failures: all failed ones.
         samples: reports on each.
         marked: mean number of marked turns in a report.
     """
 
-    accuracy: float
-    interval: tuple[float, float]
+    accuracy: Estimate
     random: float
-    trajectories: int
     failures: int
     samples: int
     marked: float
@@ -64,9 +62,8 @@ def agreement(
     Raises:
         ValueError: no trajectory failed by an oracle-pivotal mistake.
     """
-    failed = [t for t in trajectories if not t.won]
-    firsts = [pivotal_turns(planner, t)[:1] for t in failed]
-    judged = [(t, first[0]) for t, first in zip(failed, firsts, strict=True) if first]
+    failed = [(t, first_pivotal(planner, t)) for t in trajectories if not t.won]
+    judged = [(t, first) for t, first in failed if first is not None]
     if not judged:
         raise ValueError(
             f"of {len(trajectories)} trajectories none failed by an oracle-pivotal mistake; play more of them"
@@ -79,11 +76,9 @@ def agreement(
             hits.append(any(abs(turn - first) <= tolerance for turn in turns))
             chances.append(chance(len(trajectory.turns), first, len(turns), tolerance))
             counts.append(len(turns))
-    per_trajectory = np.asarray(hits, float).reshape(len(teachers), len(judged)).mean(axis=0)
-    return Agreement(
-        float(per_trajectory.mean()), bootstrap_interval(per_trajectory), float(np.mean(chances)),
-        len(judged), len(failed), len(teachers), float(np.mean(counts)),
-    )  # fmt: skip
+    accuracy = estimate(np.asarray(hits, float).reshape(len(teachers), len(judged)).mean(axis=0))
+    assert accuracy
+    return Agreement(accuracy, float(np.mean(chances)), len(failed), len(teachers), float(np.mean(counts)))
 
 
 def marked_turns(teacher: Teacher, trajectories: Sequence[Trajectory], max_actions: int) -> list[list[int]]:
@@ -103,9 +98,8 @@ def chance(length: int, turn: int, count: int, tolerance: int) -> float:
 
 def agreement_text(found: Agreement) -> str:
     """One readable line."""
-    low, high = (100 * bound for bound in found.interval)
     return (
-        f"within one turn: {100 * found.accuracy:.1f}% [{low:.1f}, {high:.1f}] (random {100 * found.random:.1f}%) on "
-        f"{found.trajectories} of {found.failures} failures, {found.samples} reports each, {found.marked:.1f} turns "
+        f"within one turn: {percent_text(found.accuracy)}% (random {100 * found.random:.1f}%) on "
+        f"{found.accuracy.units} of {found.failures} failures, {found.samples} reports each, {found.marked:.1f} turns "
         "marked"
     )

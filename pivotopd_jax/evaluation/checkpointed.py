@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pivotopd_jax.evaluation.evaluate import panel, summarise
-from pivotopd_jax.evaluation.recovery import bootstrap_interval
-from pivotopd_jax.learner.checkpoints import Checkpoints
-from pivotopd_jax.run import Run, make_run
+from pivotopd_jax.evaluation.intervals import bootstrap_interval
+from pivotopd_jax.learner.checkpoints import Checkpoints, ConfigurationChanged
+from pivotopd_jax.run import Run, configuration_differences, configuration_record, make_run
 from pivotopd_jax.train import evaluate_run
+
+SHARED = ("world", "prompt", "student", "mini", "lora", "max_turns")
+"""Keys of a configuration on which students have to agree to be compared from one base."""
 
 
 def checkpoint_params(run: Run, directory: Path, which: str) -> tuple[Any, int]:
@@ -21,13 +25,51 @@ def checkpoint_params(run: Run, directory: Path, which: str) -> tuple[Any, int]:
     """
     if which == "base":
         return run.reference, 0
-    checkpoints = Checkpoints(directory, keep=run.config.checkpoint.keep)
+    with _opened(directory, run.config) as checkpoints:
+        done = _chosen(checkpoints, directory, which)
+        return checkpoints.restore(done, run.learner.init(run.reference)).params, done
+
+
+def base_record(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a configuration's record that says which base is trained, and in which world."""
+    return {key: record[key] for key in SHARED if key in record}
+
+
+def trained_from(config: Any, directory: Path, which: str) -> dict[str, Any]:
+    """Makes sure that the run in `directory` was trained from the base of `config` in its world.
+
+    Returns:
+        The run's "configuration", and the "steps" that its "last" or "best" student has been trained for.
+
+    Raises:
+        ConfigurationChanged: it was not; says what differs.
+        FileNotFoundError: the run has no checkpoint.
+    """
+    with _opened(directory, config) as checkpoints:
+        done = _chosen(checkpoints, directory, which)
+        then = checkpoints.configuration(done)
+    if changed := configuration_differences(base_record(then), base_record(configuration_record(config))):
+        raise ConfigurationChanged(
+            f"the run in {directory} was trained from another base or in another world than --config says ({changed}); "
+            "give the configuration that it was trained with"
+        )
+    return {"configuration": then, "steps": done}
+
+
+@contextmanager
+def _opened(directory: Path, config: Any) -> Iterator[Checkpoints]:
+    checkpoints = Checkpoints(directory, keep=config.checkpoint.keep)
+    try:
+        yield checkpoints
+    finally:
+        checkpoints.close()
+
+
+def _chosen(checkpoints: Checkpoints, directory: Path, which: str) -> int:
     done = checkpoints.latest if which == "last" else checkpoints.best
     if done is None:
         raise FileNotFoundError(f"{directory} holds no checkpoint; train there first, or pass --checkpoint=base")
-    params = checkpoints.restore(done, run.learner.init(run.reference)).params
-    checkpoints.close()
-    return params, done
+    return done
 
 
 def evaluate_checkpoint(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pivotopd_jax.evaluation.recovery import pivotal_turns
+from pivotopd_jax.evaluation.pivotal import first_pivotal
 from pivotopd_jax.learner.learner import DivergenceTerm
 from pivotopd_jax.losses.divergences import entropy
 from pivotopd_jax.methods.method import Divergence
@@ -25,7 +25,8 @@ def sharpness(run: Run, params: Any, trajectories: Sequence[Trajectory]) -> dict
     """
     rows: dict[str, list[Row]] = {place: [] for place in PLACES}
     for index, trajectory in enumerate(trajectories):
-        first = next(iter(pivotal_turns(run.world.planner, trajectory)), len(trajectory.turns))
+        found = first_pivotal(run.world.planner, trajectory)
+        first = len(trajectory.turns) if found is None else found
         for turn, played in enumerate(trajectory.turns):
             place = "before" if turn < first else "at" if turn == first else "after"
             row = Row("rollout", index, trajectory.group, turn, played.context_ids, played.response_ids)

@@ -47,12 +47,12 @@ def test_marks_are_counted_near_the_first_mistake_of_failures(toy):
     planner = toy.world.planner
     for turns, hit in (((1,), 1), ((3,), 1), ((2, 5), 1), ((4,), 0), ((0, 5), 0), ((), 0)):
         found = agreement(planner, [Marks(*turns)], played)
-        assert (found.accuracy, found.trajectories, found.failures) == (hit, 1, 2)
+        assert (found.accuracy.value, found.accuracy.units, found.failures) == (hit, 1, 2)
     found = agreement(planner, [Marks(2), Marks(5)], played)
-    assert (found.accuracy, found.samples, found.marked) == (0.5, 2, 1.0)
+    assert (found.accuracy.value, found.samples, found.marked) == (0.5, 2, 1.0)
     assert found.random == pytest.approx(0.5)  # three turns of six are near
-    assert "within one turn: 50.0%" in agreement_text(found)
-    assert agreement(planner, [Marks(0, 2)], played, max_actions=1).accuracy == 0
+    assert "within one turn: 50.0 [50.0, 50.0]% (random 50.0%)" in agreement_text(found)
+    assert agreement(planner, [Marks(0, 2)], played, max_actions=1).accuracy.value == 0
     with pytest.raises(ValueError, match="of 1 trajectories none failed by an oracle-pivotal mistake"):
         agreement(planner, [Marks(0)], [never_wrong])
 
@@ -96,7 +96,7 @@ def test_the_oracle_as_teacher_always_agrees_and_less_so_the_more_it_errs(failur
         return SymbolicTeacher(world.planner, report_knowledge="oracle", error_rate=rate, seed=seed)
 
     sure = agreement(world.planner, [teacher(0.0)], played)
-    assert sure.accuracy == 1
+    assert sure.accuracy.value == 1
     assert sure.random < 0.95
     reports = [marked_turns(teacher(1.0, seed), played, 5) for seed in range(20)]
     unmarked = expected = 0.0
