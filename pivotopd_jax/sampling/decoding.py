@@ -7,7 +7,9 @@ A row number past the end is padding: what is read for it is thrown away.
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +20,30 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from pivotopd_jax.models.qwen3 import Cache, KeyValue, Qwen3Config, apply, capacity_of, compute_logits, init_cache
 
 BY_ROWS = PartitionSpec("fsdp")
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """What a compiled function has to know of a model besides its arrays.
+
+    Compared by identity: to compare graphdefs, and to sort the keys of parameters, takes a good part of a short call.
+    """
+
+    graphdef: Any
+    tree: Any
+
+    def params(self, leaves: Sequence[jax.Array]) -> Any:
+        """The parameters of these arrays."""
+        return jax.tree.unflatten(self.tree, leaves)
+
+
+_structure = cache(Structure)
+
+
+def taken_apart(graphdef: Any, params: Any) -> tuple[Structure, list[jax.Array]]:
+    """The structure of a model, one and the same for equal ones, and its arrays."""
+    leaves, tree = jax.tree.flatten(params)
+    return _structure(graphdef, tree), leaves
 
 
 class Rows(NamedTuple):
@@ -102,24 +128,24 @@ def _write(cache: Cache, rows: jax.Array, part: Cache, mesh: Mesh | None) -> Cac
     return _placed(tuple(put_each(pair, rows, new) for pair, new in zip(cache, part, strict=True)), mesh)
 
 
-def _forward(graphdef, params, part: Cache, tokens, start) -> tuple[jax.Array, Cache]:
+def _forward(model: Structure, leaves, part: Cache, tokens, start) -> tuple[jax.Array, Cache]:
     """Hidden states of `tokens [rows, length]` at positions `start [rows]` and following, and what is cached then."""
     positions = start[:, None] + jnp.arange(tokens.shape[1])
     mask = jnp.arange(capacity_of(part))[None, None, :] <= positions[:, :, None]
-    hidden, written = apply(graphdef, params, tokens, positions, mask, part, start)
+    hidden, written = apply(model.graphdef, model.params(leaves), tokens, positions, mask, part, start)
     assert written is not None
     return hidden, written
 
 
-@partial(jax.jit, static_argnames=("graphdef", "keys", "mesh"), donate_argnames=("cache",))
-def fill(graphdef, params, cache: Cache, rows, tokens, start, *, keys: int, mesh: Mesh | None = None) -> Cache:
+@partial(jax.jit, static_argnames=("model", "keys", "mesh"), donate_argnames=("cache",))
+def fill(model: Structure, leaves, cache: Cache, rows, tokens, start, *, keys: int, mesh: Mesh | None = None) -> Cache:
     """Reads `tokens [rows, length]` into the first `keys` tokens of the rows `rows`, from positions `start [rows]` on.
 
     What lies past `keys` is thrown away.
     """
     tokens, start = _spread((tokens, start), mesh)
     part = _read(cache, rows, mesh, keys)
-    return _write(cache, rows, _forward(graphdef, params, part, tokens, start)[1], mesh)
+    return _write(cache, rows, _forward(model, leaves, part, tokens, start)[1], mesh)
 
 
 @partial(jax.jit, static_argnames=("mesh",), donate_argnames=("cache",))
@@ -184,17 +210,17 @@ def in_nucleus(logits: jax.Array, temperature: jax.Array, top_p: jax.Array) -> j
 
 @partial(
     jax.jit,
-    static_argnames=("graphdef", "block", "max_new", "end_ids", "nucleus", "mesh"),
+    static_argnames=("model", "block", "max_new", "end_ids", "nucleus", "mesh"),
     donate_argnames=("cache",),
 )
 def decode(
-    graphdef, params, cache: Cache, places, rows: Rows, steps, enough, *, block: int, max_new: int,
+    model: Structure, leaves, cache: Cache, places, rows: Rows, steps, enough, *, block: int, max_new: int,
     end_ids: tuple[int, ...], nucleus: bool, mesh: Mesh | None = None,
 ):  # fmt: skip
     """Decodes the live ones of `rows` until `steps` tokens are done, or `enough` responses (or all) have ended.
 
     Args:
-        graphdef, params: of the model.
+        model, leaves: from `taken_apart`.
         cache: used up.
         places: `[rows]` int32, the cache rows that these are; None if they are all, which saves taking them out.
         rows: of the responses.
@@ -221,8 +247,10 @@ def decode(
 
     def advance(state):
         step, rows, ids, log_probs, part = state
-        hidden, part = _forward(graphdef, params, part, rows.token[:, None], rows.at)
-        drawn, log_prob = draw(compute_logits(graphdef, params, hidden[:, 0]), rows, nucleus=nucleus)
+        hidden, part = _forward(model, leaves, part, rows.token[:, None], rows.at)
+        drawn, log_prob = draw(
+            compute_logits(model.graphdef, model.params(leaves), hidden[:, 0]), rows, nucleus=nucleus
+        )
         ids = ids.at[:, step].set(jnp.where(rows.live, drawn, 0))
         log_probs = log_probs.at[:, step].set(jnp.where(rows.live, log_prob, 0.0))
         made = rows.made + rows.live

@@ -110,6 +110,7 @@ class Sampler:
         """
         self.config, self.graphdef, self.params, self.dtype, self.mesh = config, graphdef, params, dtype, mesh
         self.slots, self.max_new, self.chunk = slots, max_new, chunk
+        self._model = decoding.taken_apart(graphdef, params)
         self.capacity = -(-(capacity + max_new) // KEYS) * KEYS
         self.end_ids = tuple(sorted(int(i) for i in end_ids))
         parts = decoding.parts_of(mesh)
@@ -140,7 +141,7 @@ class Sampler:
         """
         if self._waiting or any(self._seats.jobs):
             raise RuntimeError("new weights were loaded while responses are under way; close their stream first")
-        self.params = params
+        self.params, self._model = params, decoding.taken_apart(self.graphdef, params)
         self._seats.forget()
         self._rows.at[:] = 0
         self._make_cache()
@@ -225,9 +226,7 @@ class Sampler:
             for i, slot in batch:
                 places[i], start[i] = self._seats.local(slot), by_slot[slot].read
                 tokens[i, : len(chunks[slot])] = chunks[slot]
-            self._cache = decoding.fill(
-                self.graphdef, self.params, self._cache, places, tokens, start, keys=keys, mesh=self.mesh
-            )
+            self._cache = decoding.fill(*self._model, self._cache, places, tokens, start, keys=keys, mesh=self.mesh)
             for _, slot in batch:
                 self._advanced(by_slot[slot], ends[slot])
 
@@ -272,7 +271,7 @@ class Sampler:
         batch = [(slot, slot) for slot in by_slot] if everyone else batches[0]
         self._make_room(max(int(self._rows.at[slot]) for slot in by_slot) + steps)
         self._cache, *made = decoding.decode(
-            self.graphdef, self.params, self._cache, *self._chosen(None if everyone else batch), np.int32(steps),
+            *self._model, self._cache, *self._chosen(None if everyone else batch), np.int32(steps),
             np.int32(enough), block=block, max_new=self.max_new, end_ids=self.end_ids,
             nucleus=any(job.owner.top_p < 1 for job in live), mesh=self.mesh,
         )  # fmt: skip
