@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import jax
 import orbax.checkpoint as ocp
 
 from pivotopd_jax.learner.learner import TrainState
+from pivotopd_jax.processes import is_first
 
 
 class ConfigurationChanged(ValueError):
@@ -26,7 +28,8 @@ class Checkpoints:
                 [policies.LatestN(keep), policies.BestN(get_metric_fn=_success, n=1)]
             ),
         )
-        self._manager = ocp.CheckpointManager(directory.absolute() / "checkpoints", options=options)
+        self._directory = directory.absolute() / "checkpoints"
+        self._manager = ocp.CheckpointManager(self._directory, options=options)
 
     @property
     def latest(self) -> int | None:
@@ -47,14 +50,31 @@ class Checkpoints:
         configuration: dict[str, Any],
         depth: float | None = None,
     ) -> None:
-        """Saves `state` and the learned rollout depth after `done` steps; returns once both are safe on disk."""
+        """Saves `state` and the learned rollout depth after `done` steps; returns once both are safe on disk.
+
+        Raises:
+            OSError: they could not be written; earlier checkpoints stand, and none is there after `done` steps.
+        """
         arguments = ocp.args.Composite(
             state=ocp.args.PyTreeSave(state._asdict()),
             configuration=ocp.args.JsonSave(configuration),
             progress=ocp.args.JsonSave({"depth": depth}),
         )
-        self._manager.save(done, args=arguments, metrics={"success": success}, force=True)
-        self._manager.wait_until_finished()
+        try:
+            self._manager.save(done, args=arguments, metrics={"success": success}, force=True)
+            self._manager.wait_until_finished()
+        except (OSError, ValueError) as error:
+            self._forget_unfinished()
+            if "os_error_code" in str(error):  # tensorstore's words for an OSError
+                raise OSError(str(error)) from error
+            raise
+
+    def _forget_unfinished(self) -> None:
+        """After a failure: the manager believes that the new checkpoint is there, and those it replaces are not."""
+        if is_first():
+            for unfinished in self._directory.glob("*.orbax-checkpoint-tmp"):
+                shutil.rmtree(unfinished, ignore_errors=True)
+        self._manager.reload()
 
     def restore(self, done: int, like: TrainState) -> TrainState:
         """The state after `done` steps, laid out on devices like `like`."""
