@@ -13,6 +13,8 @@ from absl import app, flags, logging
 
 from pivotopd_jax.envs.search_qa.http_retriever import RetrieverFailure
 from pivotopd_jax.envs.swe.sandbox import SandboxUnavailable
+from pivotopd_jax.files import DirectoryInUse
+from pivotopd_jax.learner.learner import NonFiniteUpdates
 from pivotopd_jax.processes import ProcessFailure
 from pivotopd_jax.prompts.prompter import PrivilegedPrompt
 from pivotopd_jax.teachers.protocol import TeacherFailure
@@ -55,7 +57,7 @@ def _call(main: Callable[..., Any], *arguments: Any) -> None:
         main(*arguments)
     except (
         ValueError, FileNotFoundError, ImportError, PrivilegedPrompt, TeacherFailure, RetrieverFailure, ProcessFailure,
-        SandboxUnavailable,
+        SandboxUnavailable, DirectoryInUse, NonFiniteUpdates,
     ) as error:  # fmt: skip
         logging.debug("traceback of the error below", exc_info=True)
         sys.exit(f"error: {error}")

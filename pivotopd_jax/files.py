@@ -7,11 +7,20 @@ import json
 import os
 import secrets
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from absl import logging
+
+LOCK_FILE = "lock"
+
+
+class DirectoryInUse(RuntimeError):
+    """Another process works in a directory that takes only one; says which process."""
 
 
 def write_json(path: Path, content: Any, **options: Any) -> None:
@@ -61,6 +70,33 @@ def one_at_a_time(directory: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def held_alone(directory: Path) -> Iterator[None]:
+    """Holds `directory`, made if missing, for this process alone; the system frees it when the process dies.
+
+    The file that says so stays: a lock is on an open file, and what a path names may change.
+
+    Raises:
+        DirectoryInUse: it is held already.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / LOCK_FILE).open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise DirectoryInUse(
+                f"{directory} is in use by {file.read().strip() or 'another process'}; wait for it, stop it, or choose "
+                "another --workdir"
+            ) from None
+        except OSError as error:
+            logging.warning("%s cannot be locked (%s): a second start there will not be noticed", directory, error)
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+        file.flush()
+        yield
 
 
 def user_cache() -> Path:

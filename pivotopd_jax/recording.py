@@ -10,12 +10,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+import numpy as np
 import psutil
+from absl import logging
 from rich.console import Console
 
 from pivotopd_jax.compilation import Compiled, compiled
 from pivotopd_jax.files import write_json
 from pivotopd_jax.processes import is_first
+from pivotopd_jax.records import DivergenceBatch, TokenBatch
 from pivotopd_jax.trackers import make_trackers, without_secrets
 
 METRICS_FILE = "metrics.jsonl"
@@ -41,6 +45,15 @@ class Moment(NamedTuple):
         return cls(time.time() - psutil.Process().create_time(), compiled())
 
 
+@contextmanager
+def going_on_without(what: str) -> Iterator[None]:
+    """A block in which `what` is written: if it cannot be, on a full disk say, there is a warning and no more."""
+    try:
+        yield
+    except OSError as error:
+        logging.warning("%s could not be written, and the run goes on without: %s", what, error)
+
+
 def make_recorder(
     directory: Path, *, resume_from: int, configuration: Mapping[str, Any], begun: Moment
 ) -> QuietRecorder:
@@ -49,20 +62,21 @@ def make_recorder(
     `begun` is when the run began to be put together.
     """
     if not is_first():
-        return QuietRecorder()
+        return QuietRecorder(directory)
     return Recorder(directory, resume_from=resume_from, configuration=configuration, begun=begun)
 
 
 class QuietRecorder:
-    """Takes down what happens, and keeps it to itself.
+    """Takes down what happens, and keeps it to itself; but for batches, of which each process has a part.
 
     Attributes:
+        directory: of the run; None keeps batches, too.
         seconds: seconds spent in each stage since the last call of `step`.
         total_seconds: over the whole process.
     """
 
-    def __init__(self, console: Console | None = None):
-        self.console = console or Console(quiet=True)
+    def __init__(self, directory: Path | None = None, console: Console | None = None):
+        self.directory, self.console = directory, console or Console(quiet=True)
         self.seconds: dict[str, float] = {}
         self.total_seconds: dict[str, float] = {}
 
@@ -84,16 +98,28 @@ class QuietRecorder:
     def trajectories(self, occasion: str, step: int, records: Records) -> None:
         """Records what was played."""
 
+    def skipped(self, step: int, batch: TokenBatch, term: DivergenceBatch | None) -> None:
+        """Keeps what the latest skipped update was made of: this process's rows, and those of a full-vocabulary term.
+
+        They are the fields of a `TokenBatch` and, after "divergence_", of a `DivergenceBatch`.
+        """
+        if self.directory is None:
+            return
+        arrays = {"step": np.int32(step), **batch._asdict()}
+        if term:
+            arrays |= {f"divergence_{name}": value for name, value in term._asdict().items()}
+        temporary = self.directory / (skipped_file() + ".new")
+        with going_on_without(skipped_file()):
+            with temporary.open("wb") as file:
+                np.savez_compressed(file, allow_pickle=False, **arrays)
+            os.replace(temporary, self.directory / skipped_file())
+
     def close(self) -> None:
         """Nothing more will come."""
 
 
 class Recorder(QuietRecorder):
-    """Writes metrics.jsonl, configuration.json and readable trajectories, tells trackers, prints one line a step.
-
-    Attributes:
-        directory: of the run.
-    """
+    """Writes metrics.jsonl, configuration.json and readable trajectories, tells trackers, prints one line a step."""
 
     def __init__(
         self, directory: Path, *, resume_from: int, configuration: Mapping[str, Any], begun: Moment | None = None
@@ -105,12 +131,11 @@ class Recorder(QuietRecorder):
         Raises:
             ValueError, ImportError: a tracker that `configuration` names cannot be used.
         """
-        super().__init__(Console(highlight=False))
+        super().__init__(directory, Console(highlight=False))
         self._ready = Moment.now()
         self._begun: Moment | None = begun or self._ready
         self._compiled = self._begun.compiled
         directory.mkdir(parents=True, exist_ok=True)
-        self.directory = directory
         kept = [line for line in read_metrics(directory) if line["step"] < resume_from]
         temporary = directory / (METRICS_FILE + ".new")
         temporary.write_text("".join(json.dumps(line) + "\n" for line in kept))
@@ -126,11 +151,13 @@ class Recorder(QuietRecorder):
         line: dict[str, float] = {"step": step, **metrics}
         line |= {f"seconds/{name}": value for name, value in self.seconds.items()}
         line |= {f"compile/{name}": value for name, value in built.items()}
-        self._metrics.write(json.dumps(line) + "\n")
-        self._metrics.flush()
+        with going_on_without(f"{METRICS_FILE} of step {step}"):
+            self._metrics.write(json.dumps(line) + "\n")
+            self._metrics.flush()  # what does not fit is kept, and tried again with the next line
         line.pop("step")
         for tracker in self._trackers:
-            tracker.log(step, line)
+            with going_on_without(f"{type(tracker).__name__} of step {step}"):
+                tracker.log(step, line)
         self._show(step, metrics)
         if self._begun:
             self.console.print(first_step(self._begun, self._ready, Moment.now()), soft_wrap=True)
@@ -153,12 +180,16 @@ class Recorder(QuietRecorder):
 
     def trajectories(self, occasion: str, step: int, records: Records) -> None:
         """Writes them as `write_trajectories` does."""
-        write_trajectories(self.directory, occasion, step, records)
+        assert self.directory
+        with going_on_without(f"trajectories of {occasion} {step}"):
+            write_trajectories(self.directory, occasion, step, records)
 
     def close(self) -> None:
-        self._metrics.close()
+        with going_on_without(METRICS_FILE):
+            self._metrics.close()
         for tracker in self._trackers:
-            tracker.close()
+            with going_on_without(type(tracker).__name__):
+                tracker.close()
 
 
 def first_step(begun: Moment, ready: Moment, ended: Moment) -> str:
@@ -189,6 +220,11 @@ def write_trajectories(directory: Path, occasion: str, step: int, records: Recor
     with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
         for record in records:
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def skipped_file() -> str:
+    """Where this process keeps the batch of a skipped update."""
+    return "skipped_update.npz" if jax.process_count() == 1 else f"skipped_update_{jax.process_index()}.npz"
 
 
 def read_metrics(directory: Path) -> list[dict[str, float]]:

@@ -135,6 +135,8 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = say, *, me
         check_decay(config)
         lora = lora_options(config)
         check_tasks(config)
+        if config.learner.max_skipped < 1:
+            raise ValueError(f"config.learner.max_skipped is {config.learner.max_skipped}; expected at least 1")
         check_trackers(config.log.trackers)
         method = method or make_method(config.method, config.knobs)
         world, wording = make_world(config.world)

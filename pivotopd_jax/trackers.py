@@ -5,11 +5,14 @@ from __future__ import annotations
 import importlib
 import re
 import secrets
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from tensorboardX import SummaryWriter
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto.event_pb2 import Event, SessionLog  # type: ignore[attr-defined]
+from tensorboardX.summary import scalar
 
 WANDB_FILE = "wandb_run"
 """Holds the id of the run at Weights & Biases, so that a resumed run goes on there."""
@@ -32,14 +35,23 @@ class Tracker(Protocol):
 
 
 class TensorBoard:
-    """Event files in `directory`; steps from `resume_from` on are of an interrupted attempt and are hidden."""
+    """Event files in `directory`; steps from `resume_from` on are of an interrupted attempt and are hidden.
+
+    They are written at once: the thread that `SummaryWriter` writes on dies on a full disk, and the run would wait for
+    it for ever.
+    """
 
     def __init__(self, directory: Path, resume_from: int):
-        self._events = SummaryWriter(str(directory), purge_step=resume_from or None, filename_suffix=f".{resume_from}")
+        directory.mkdir(parents=True, exist_ok=True)
+        self._events = EventsWriter(str(directory / "events"), f".{resume_from}")
+        if resume_from:
+            start = SessionLog(status=SessionLog.START)
+            self._events.write_event(Event(wall_time=time.time(), step=resume_from, session_log=start))
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         for name, value in metrics.items():
-            self._events.add_scalar(name, value, step)
+            self._events.write_event(Event(wall_time=time.time(), step=step, summary=scalar(name, value)))
+        self._events.flush()
 
     def close(self) -> None:
         self._events.close()

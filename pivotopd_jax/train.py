@@ -6,19 +6,22 @@ gives, and all score and update in step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from pivotopd_jax import preemption
 from pivotopd_jax.evaluation.evaluate import Evaluation, evaluate, panel
+from pivotopd_jax.files import held_alone
 from pivotopd_jax.learner.checkpoints import Checkpoints, ConfigurationChanged
-from pivotopd_jax.learner.learner import TrainState
+from pivotopd_jax.learner.learner import NonFiniteUpdates, TrainState
 from pivotopd_jax.methods.method import Method
 from pivotopd_jax.offline import prepare
-from pivotopd_jax.processes import gather, own, summed, together
-from pivotopd_jax.recording import Moment, QuietRecorder, make_recorder
+from pivotopd_jax.processes import gather, is_first, own, say, summed, together
+from pivotopd_jax.recording import Moment, QuietRecorder, going_on_without, make_recorder, skipped_file
 from pivotopd_jax.records import Note, Row, Task, Trajectory
 from pivotopd_jax.rollout.annotate import annotate
 from pivotopd_jax.rollout.behaviours import make_actor
@@ -54,10 +57,12 @@ class Progress(NamedTuple):
     Attributes:
         state: parameters and optimizer.
         depth: turns that probes have found rollouts should have; None before the first one.
+        skipped: the latest updates, as many as were skipped in a row.
     """
 
     state: TrainState
     depth: float | None = None
+    skipped: int = 0
 
 
 def train(config: Any, directory: Path, *, method: Method | None = None) -> tuple[Run, TrainState]:
@@ -69,11 +74,29 @@ def train(config: Any, directory: Path, *, method: Method | None = None) -> tupl
         method: in place of the one that `config.method` names; for trying out a new one.
 
     Raises:
+        DirectoryInUse: another process trains in `directory`.
+        NonFiniteUpdates: `config.learner.max_skipped` in a row.
+        Preempted: SIGTERM came; what was done is saved.
         ConfigurationChanged: `directory` holds a run with another configuration.
         TeacherFailure: the teacher cannot be used, or fails too often.
         ProcessFailure: in the other processes, whatever was raised in one.
     """
     begun = Moment.now()
+    with held_by_first(directory):
+        return _train(config, directory, method, begun)
+
+
+@contextmanager
+def held_by_first(directory: Path) -> Iterator[None]:
+    """`files.held_alone` in the first process of a run, whose failure is that of all."""
+    with ExitStack() as held:
+        with together():
+            if is_first():
+                held.enter_context(held_alone(directory))
+        yield
+
+
+def _train(config: Any, directory: Path, method: Method | None, begun: Moment) -> tuple[Run, TrainState]:
     run = make_run(config, directory, method=method)
     with together():
         run.teacher.check()
@@ -82,40 +105,73 @@ def train(config: Any, directory: Path, *, method: Method | None = None) -> tupl
     run = prepare(run, directory)
     recorder = make_recorder(directory, resume_from=first, configuration=configuration_record(config), begun=begun)
     validation = panel(run.world, config.world.eval_splits, config.evaluate.tasks)
-    for step in range(first, config.steps):
-        progress, metrics = train_step(run, progress, step, recorder)
-        done = step + 1
-        if done % config.evaluate.every == 0 or done == config.steps:
-            with recorder.stage("evaluate"):
-                evaluation = evaluate_run(run, progress.state.params, validation, config.eval_temperature)
-                metrics |= evaluation_metrics(run, progress.state.params, evaluation)
-            with recorder.stage("record"):
-                recorder.trajectories("validation", done, trajectory_records(run, evaluation.trajectories))
-        if done % config.checkpoint.every == 0 or done == config.steps:
-            with recorder.stage("checkpoint"):
-                checkpoints.save(
-                    done, progress.state, depth=progress.depth, success=metrics.get("eval/success", -1.0),
-                    configuration=run_record(run),
-                )  # fmt: skip
-        recorder.step(step, metrics)
+    done = first
+    try:
+        with preemption.noticed():
+            while done < config.steps:
+                step = done
+                progress, metrics = train_step(run, progress, step, recorder)
+                done += 1
+                if done % config.evaluate.every == 0 or done == config.steps:
+                    with recorder.stage("evaluate"):
+                        evaluation = evaluate_run(run, progress.state.params, validation, config.eval_temperature)
+                        metrics |= evaluation_metrics(run, progress.state.params, evaluation)
+                    with recorder.stage("record"):
+                        recorder.trajectories("validation", done, trajectory_records(run, evaluation.trajectories))
+                if done % config.checkpoint.every == 0 or done == config.steps:
+                    with recorder.stage("checkpoint"), going_on_without(f"the checkpoint after {done} steps"):
+                        save(run, checkpoints, progress, done, success=metrics.get("eval/success", -1.0))
+                recorder.step(step, metrics)
+                check_skipped(config, progress.skipped)
+            preemption.check()
+    except preemption.Preempted:
+        if done != (checkpoints.latest or 0):
+            save(run, checkpoints, progress, done)
+        say(f"told to end (SIGTERM): {done} steps are saved; started again, the run goes on from there")
+        recorder.close()
+        raise
     checkpoints.close()
     recorder.close()
     return run, progress.state
 
 
+def save(run: Run, checkpoints: Checkpoints, progress: Progress, done: int, success: float = -1.0) -> None:
+    """Saves what the run needs to go on after `done` steps, with the share of evaluation games won, if it is known."""
+    checkpoints.save(done, progress.state, depth=progress.depth, success=success, configuration=run_record(run))
+
+
+@contextmanager
+def _stage(recorder: QuietRecorder, name: str) -> Iterator[None]:
+    """A stage of a step. Before it the step may be given up: until the update nothing that was made is needed."""
+    preemption.check()
+    with recorder.stage(name):
+        yield
+
+
+def check_skipped(config: Any, skipped: int) -> None:
+    """Ends a run whose latest updates were all skipped."""
+    if skipped >= config.learner.max_skipped:
+        raise NonFiniteUpdates(
+            f"the loss or the gradient of the latest {skipped} updates was not finite, and they were skipped; "
+            f"config.learner.max_skipped allows fewer than {config.learner.max_skipped}. The newest batch is in "
+            f"{skipped_file()} of the run's directory; parameters and checkpoints are sound"
+        )
+
+
 def train_step(run: Run, progress: Progress, step: int, recorder: QuietRecorder) -> tuple[Progress, Metrics]:
     """One step on fresh rollouts; deterministic in (configuration, progress, step)."""
     config, method, seed = run.config, run.method, request_seed(run.config.seed, step)
-    state, asked, place = progress.state, dict(run.teacher.outcomes), own_trajectories(run).start
+    state, skipped = progress.state, progress.skipped
+    asked, place = dict(run.teacher.outcomes), own_trajectories(run).start
     run.load(state.params)
     with ReadAhead(run.teacher, method.annotation) as reader:
-        with recorder.stage("collect"), together():
+        with _stage(recorder, "collect"), together():
             limit = depth_of(method.behaviour, step, config.max_turns, progress.depth)
             trajectories = collect(run, step, limit, seed, reader.begin)
-        with recorder.stage("annotate"), together():
+        with _stage(recorder, "annotate"), together():
             notes = annotate(reader, trajectories, method.annotation, seed=seed, skills=run.skill_text, first=place)
     points = followed_up(trajectories, notes, method.extension, seed)
-    with recorder.stage("extend"), together():
+    with _stage(recorder, "extend"), together():
         extra, outcomes = extend(
             run.policy, run.teacher, run.world, run.prompter, trajectories, points, method.extension,
             temperature=config.temperature, top_p=config.sampler.top_p, seed=seed, first=place,
@@ -125,22 +181,25 @@ def train_step(run: Run, progress: Progress, step: int, recorder: QuietRecorder)
         rows = rollout_rows(trajectories, notes, method, run.prompter) + extra + labelled
         assert_unprivileged(run, rows, trajectories)
         check_lengths(rows, config.learner.row_tokens)
-    with recorder.stage("score"):
+    with _stage(recorder, "score"):
         chunks = mini_batches(run, rows, seed)
         shaped = [shaped_batch(run, state, chunk, step, only_update=len(chunks) == 1) for chunk in chunks]
         terms = divergence_terms(run, state, chunks)
-    with recorder.stage("update"):
+    with _stage(recorder, "update"):
         updates = []
         for (batch, *_), term in zip(shaped, terms, strict=True):
             state, update = run.learner.update(state, batch, on_policy=len(shaped) == 1, divergence=term)
             updates.append(update)
+            skipped = skipped + 1 if update["skipped"] else 0
+            if skipped:
+                recorder.skipped(step, batch, term and term.batch)
     if step % config.log.trajectories_every == 0:
         with recorder.stage("record"):
             advantages = token_advantages(chunks, shaped)
             recorder.trajectories("step", step, trajectory_records(run, trajectories, notes, advantages))
     depth = learned_depth(run, progress.depth, step, trajectories, shaped)
     answers = {name: count - asked.get(name, 0) for name, count in run.teacher.outcomes.items()}
-    return Progress(state, depth), {
+    return Progress(state, depth, skipped), {
         **rollout_metrics(trajectories, notes, rows),
         "train/depth": float(limit),
         **{f"recovery/{name}": float(count) for name, count in summed(outcomes).items()},

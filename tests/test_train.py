@@ -422,6 +422,7 @@ def test_a_diagnosis_of_every_part(place, world):
         ({"method": "skill_grpo", "offline.tasks": 0}, r"offline\.tasks is 0 and config\.offline\.skills 47"),
         ({"method": "opsd", "knobs.privileged": "nope"}, "expected 'skills' or 'gold_action'"),
         ({"teacher.kind": "nope"}, "expected 'symbolic', 'self' or 'served'"),
+        ({"learner.max_skipped": 0}, r"learner\.max_skipped is 0; expected at least 1"),
         ({"steps": 25}, "0 at optimizer step 24, but the run takes 25; set config.ppo.decay_until=25, or 0"),
         ({"lora.base_dtype": "int8"}, r"without adapters, and what is trained cannot be quantised; set config\.lora"),
         ({"lora.rank": 8}, "expected a rank below both dimensions of every adapted matrix"),

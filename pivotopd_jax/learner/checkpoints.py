@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import jax
 import orbax.checkpoint as ocp
 
 from pivotopd_jax.learner.learner import TrainState
+from pivotopd_jax.processes import is_first
 
 
 class ConfigurationChanged(ValueError):
@@ -19,14 +22,18 @@ class Checkpoints:
     """Checkpoints under `directory`/checkpoints, numbered by steps done."""
 
     def __init__(self, directory: Path, *, keep: int):
+        self._directory, self._keep = directory.absolute() / "checkpoints", keep
+        self._manager = self._open()
+
+    def _open(self) -> ocp.CheckpointManager:
         policies = ocp.checkpoint_managers.preservation_policy
         options = ocp.CheckpointManagerOptions(
             best_fn=_success,
             preservation_policy=policies.AnyPreservationPolicy(
-                [policies.LatestN(keep), policies.BestN(get_metric_fn=_success, n=1)]
+                [policies.LatestN(self._keep), policies.BestN(get_metric_fn=_success, n=1)]
             ),
         )
-        self._manager = ocp.CheckpointManager(directory.absolute() / "checkpoints", options=options)
+        return ocp.CheckpointManager(self._directory, options=options)
 
     @property
     def latest(self) -> int | None:
@@ -47,14 +54,37 @@ class Checkpoints:
         configuration: dict[str, Any],
         depth: float | None = None,
     ) -> None:
-        """Saves `state` and the learned rollout depth after `done` steps; returns once both are safe on disk."""
+        """Saves `state` and the learned rollout depth after `done` steps; returns once both are safe on disk.
+
+        Raises:
+            OSError: they could not be written; earlier checkpoints stand, and none is there after `done` steps.
+        """
         arguments = ocp.args.Composite(
             state=ocp.args.PyTreeSave(state._asdict()),
             configuration=ocp.args.JsonSave(configuration),
             progress=ocp.args.JsonSave({"depth": depth}),
         )
-        self._manager.save(done, args=arguments, metrics={"success": success}, force=True)
-        self._manager.wait_until_finished()
+        self._remove_unfinished()
+        try:
+            self._manager.save(done, args=arguments, metrics={"success": success}, force=True)
+            self._manager.wait_until_finished()
+        except (OSError, ValueError) as error:
+            self._reopen()
+            if "os_error_code" in str(error):  # tensorstore's words for an OSError
+                raise OSError(str(error).partition(" [")[0]) from error
+            raise
+
+    def _remove_unfinished(self) -> None:
+        """Frees the disk of what a save that failed, or a process that died, has left."""
+        if is_first():
+            for unfinished in self._directory.glob("*.orbax-checkpoint-tmp"):
+                shutil.rmtree(unfinished, ignore_errors=True)
+
+    def _reopen(self) -> None:
+        """After a failure: the manager believes that the new checkpoint is there, and has the same error once more."""
+        with suppress(OSError, ValueError):
+            self._manager.close()
+        self._manager = self._open()
 
     def restore(self, done: int, like: TrainState) -> TrainState:
         """The state after `done` steps, laid out on devices like `like`."""

@@ -41,6 +41,10 @@ from pivotopd_jax.records import DivergenceBatch, TokenBatch
 from pivotopd_jax.rollout.packing import Packed
 
 
+class NonFiniteUpdates(RuntimeError):
+    """Too many updates in a row had a loss or a gradient that is not finite."""
+
+
 class TrainState(NamedTuple):
     """What a step changes.
 
@@ -184,12 +188,15 @@ def _divergence(graphdef, params, base, term: DivergenceTerm, places, how: Compu
 
 
 @partial(jax.jit, static_argnames=("optimizer", "where"), donate_argnames=("state",))
-def _apply_gradient(optimizer, state: TrainState, gradient, where):
+def _apply_gradient(optimizer, state: TrainState, gradient, loss, where):
+    """The state after one step, or the same one if loss or gradient is not finite; the norm, and whether it is so."""
     norm = optax.tree.norm(gradient)
+    finite = jnp.isfinite(norm) & jnp.isfinite(loss)
     updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
-    state = TrainState(optax.apply_updates(state.params, updates), opt_state, state.step + 1)
+    moved = TrainState(optax.apply_updates(state.params, updates), opt_state, state.step + 1)
+    state = jax.tree.map(lambda new, old: jnp.where(finite, new, old), moved, state)
     leaves, tree = jax.tree.flatten(state)
-    return jax.tree.unflatten(tree, map(jax.lax.with_sharding_constraint, leaves, where)), norm
+    return jax.tree.unflatten(tree, map(jax.lax.with_sharding_constraint, leaves, where)), norm, ~finite
 
 
 Arguments = ParamSpec("Arguments")
@@ -306,6 +313,8 @@ class Learner:
     ) -> tuple[TrainState, dict[str, float]]:
         """One optimizer step on `batch` (numpy arrays). `state` is consumed.
 
+        Where the loss or the norm of the gradient is not finite, the step is skipped: the new state is the old one.
+
         Args:
             state: to be updated.
             batch: rows to train on.
@@ -313,7 +322,7 @@ class Learner:
             divergence: a full-vocabulary term to be added to the loss.
 
         Returns:
-            The new state; metrics: loss, kl_reference, grad_norm (before clipping), ...
+            The new state; metrics: loss, kl_reference, grad_norm (before clipping), skipped (0 or 1), ...
         """
         gradient = jax.tree.map(jnp.zeros_like, state.params)
         totals: list[Any] = []
@@ -326,9 +335,10 @@ class Learner:
             gradient, value = self._add_divergence(state.params, gradient, divergence)
             totals.append({**dict.fromkeys(totals[0], 0.0), "loss": value})
         where = self._where(state.params, state.opt_state)
-        state, norm = _apply_gradient(self.optimizer, state, gradient, tuple(jax.tree.leaves(where)))
+        loss = sum((total["loss"] for total in totals), start=jnp.zeros(()))
+        state, norm, skipped = _apply_gradient(self.optimizer, state, gradient, loss, tuple(jax.tree.leaves(where)))
         summed = jax.tree.map(lambda *values: float(np.sum(jax.device_get(values))), *totals)
-        return state, {**summed, "grad_norm": float(norm)}
+        return state, {**summed, "grad_norm": float(norm), "skipped": float(skipped)}
 
     @_on_mesh
     def lower(self, params: Any, length: int) -> dict[str, jax.stages.Lowered]:
@@ -357,7 +367,9 @@ class Learner:
             "accumulate": _accumulate.lower(
                 self.graphdef, trained, self.base, trained, batch, places, self.options, self.how, on_policy=False
             ),
-            "apply": _apply_gradient.lower(self.optimizer, state, trained, tuple(jax.tree.leaves(where))),
+            "apply": _apply_gradient.lower(
+                self.optimizer, state, trained, jax.ShapeDtypeStruct((), jnp.float32), tuple(jax.tree.leaves(where))
+            ),
         }
 
     def _shape(self, rows: int, length: int, dtype: DTypeLike) -> jax.ShapeDtypeStruct:

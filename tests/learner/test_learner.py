@@ -90,6 +90,25 @@ def test_the_learning_rate_warms_up_and_may_fall(decay_until, rates):
     np.testing.assert_allclose(sizes, rates, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("poison", [np.nan, np.inf])
+def test_an_update_that_is_not_finite_changes_nothing(poison):
+    learner, params = make_learner()
+    batch, _ = make_batch()
+    state, metrics = learner.update(learner.init(params), batch, on_policy=True)
+    assert metrics["skipped"] == 0
+    before = jax.tree.map(np.asarray, jax.device_get(state))
+    advantages = batch.advantages.copy()
+    advantages[np.nonzero(batch.mask)[0][-1], np.nonzero(batch.mask)[1][-1]] = poison
+    state, metrics = learner.update(state, batch._replace(advantages=advantages), on_policy=True)
+    assert metrics["skipped"] == 1
+    assert not np.isfinite(metrics["loss"])
+    for found, expected in zip(jax.tree.leaves(state), jax.tree.leaves(before), strict=True):
+        assert np.asarray(found).tobytes() == expected.tobytes()
+    state, metrics = learner.update(state, batch, on_policy=True)
+    assert metrics["skipped"] == 0
+    assert int(state.step) == 2
+
+
 def test_a_mesh_that_is_too_large_is_refused():
     with pytest.raises(ValueError, match="a mesh of 64 × 2 × 1 devices was asked for; this machine has"):
         make_mesh(64, 2)

@@ -11,6 +11,7 @@ import pytest
 from teachers.fake_server import CHAT, COMPLETIONS, Answer, FakeServer, serving
 from test_train import same, tiny_config
 
+from pivotopd_jax.files import LOCK_FILE
 from pivotopd_jax.recording import read_metrics
 from pivotopd_jax.records import Row
 from pivotopd_jax.rollout.rows import batch_rows
@@ -113,4 +114,4 @@ def test_a_server_that_is_down_ends_the_run_before_the_first_rollout(place):
         pass
     with pytest.raises(TeacherFailure, match=f"no teacher answers at {gone.url}"):
         train(served_config(gone.url), place / "down")
-    assert not (place / "down").exists()
+    assert [path.name for path in (place / "down").iterdir()] == [LOCK_FILE]
