@@ -17,12 +17,12 @@ from ml_collections import config_flags
 
 from pivotopd_jax import command_line
 from pivotopd_jax.evaluation.cells import BASE
-from pivotopd_jax.evaluation.study import draw_study, judged, study, study_table
+from pivotopd_jax.evaluation.study import draw_study, judged, leads_table, study, study_table
 from pivotopd_jax.run import make_run
 
 CONFIG = config_flags.DEFINE_config_file("config", None, "Configuration that the runs share; their methods may differ.")
 WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the study.")
-RUNS = flags.DEFINE_list("runs", [], "Directories of runs; a policy is called like its directory.")
+RUNS = flags.DEFINE_list("runs", [], "Directories of runs, which name them; the first is compared with each other.")
 CHECKPOINT = flags.DEFINE_enum("checkpoint", "last", ["last", "best"], "Which student of each run.")
 
 
@@ -39,7 +39,7 @@ def main() -> None:
     run = make_run(CONFIG.value, directory)
     found = study(run, students, CHECKPOINT.value, directory, print)
     rows = {name: judged(policy, found[BASE]) for name, policy in found.items()}
-    print(study_table(rows))
+    print(study_table(rows), leads_table(found), sep="\n\n")
     draw_study(rows, directory / "study.png")
     print(f"figure: {directory / 'study.png'}")
     print(json.dumps({name: asdict(row) for name, row in rows.items()}))

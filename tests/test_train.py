@@ -22,7 +22,7 @@ from pivotopd_jax.evaluation.evaluate import panel
 from pivotopd_jax.evaluation.grids import Grid, methods, teacher_errors
 from pivotopd_jax.evaluation.mistakes import Mistake, mistake_record
 from pivotopd_jax.evaluation.pivotal import first_pivotal
-from pivotopd_jax.evaluation.study import draw_study, judged, study, study_table
+from pivotopd_jax.evaluation.study import draw_study, judged, leads_table, study, study_table
 from pivotopd_jax.files import write_json
 from pivotopd_jax.learner.checkpoints import Checkpoints, ConfigurationChanged
 from pivotopd_jax.methods import METHODS, make_method
@@ -381,6 +381,9 @@ def test_a_study_measures_each_policy_once(place):
     assert len(reports) == 5
     rows = {name: judged(policy, found["base"]) for name, policy in found.items()}
     assert "| straight | 0/8 |" in study_table(rows)
+    assert leads_table(found) == ""
+    better = replace(found["base"], won=np.asarray([[True, True], [True, False], [False, False], [False, False]]))
+    assert leads_table({"base": again, "a": better, "b": again}).endswith("| a − b | 2 / 0 / 2 | +37.5 [0.0, 75.0] |")
     draw_study(rows, place / "study.png")
     assert (place / "study.png").stat().st_size > 1000
     run.config.max_turns = 6

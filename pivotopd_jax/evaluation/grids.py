@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,7 @@ WEIGHT_FACTORS = (0.25, 1.0, 4.0)
 ERROR_RATES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 
 
-def methods(names: Any) -> tuple[Arm, ...]:
+def methods(names: Iterable[str]) -> tuple[Arm, ...]:
     """One arm a method, everything else being as configured."""
     return tuple(Arm(name, {"method": name}) for name in names)
 

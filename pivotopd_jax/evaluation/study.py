@@ -220,6 +220,20 @@ def study_table(rows: Mapping[str, Judged]) -> str:
     return "\n".join(lines)
 
 
+def leads_table(found: Mapping[str, Continued]) -> str:
+    """A Markdown table: the first policy but the base beside each other one, mistake by mistake; "" if there is none.
+
+    All trained policies gain from the mistakes being the base's own; this is where they are compared with one another.
+    """
+    trained = [name for name in found if name != BASE]
+    lines = ["| | better / worse / same | difference, paired |", "|---|---|---|"]
+    for other in trained[1:]:
+        row = judged(found[trained[0]], found[other])
+        difference = percent_text(row.over_base, signed=True)
+        lines.append(f"| {trained[0]} − {other} | {row.better} / {row.worse} / {row.same} | {difference} |")
+    return "\n".join(lines) if len(trained) > 1 else ""
+
+
 def draw_study(rows: Mapping[str, Judged], path: Path) -> None:
     """A figure: recovery over turns after the mistake, and divergence from the self-teacher around it."""
     figure = Figure(figsize=(9, 3.6), layout="constrained")
