@@ -33,7 +33,8 @@ def bench_step(config: Any, directory: Path, *, rounds: int = 5, depths: Sequenc
         depths: values of K; 0 is the preventive term alone.
 
     Returns:
-        By name ("grpo", "K=0", ...): seconds by stage, "total", and "over_grpo", the ratio of totals.
+        By name ("grpo", "K=0", ...): seconds by stage, "total", and "over_grpo", the median of the ratios to the GRPO
+        step on the same tasks.
     """
     runs = {"grpo": _run(config, directory, "grpo", 0)}
     runs |= {f"K={depth}": _run(config, directory, "pivotopd", depth) for depth in depths}
@@ -45,8 +46,15 @@ def bench_step(config: Any, directory: Path, *, rounds: int = 5, depths: Sequenc
                 seconds = _seconds_of_a_step(run, step)
                 if measured:
                     spent[name].append(seconds)
-    found = {name: _medians(steps) for name, steps in spent.items()}
-    return {name: {**row, "over_grpo": row["total"] / found["grpo"]["total"]} for name, row in found.items()}
+    totals = {name: [sum(step.values()) for step in steps] for name, steps in spent.items()}
+    return {
+        name: {
+            **{stage: median(step.get(stage, 0.0) for step in steps) for stage in STAGES},
+            "total": median(totals[name]),
+            "over_grpo": median(a / b for a, b in zip(totals[name], totals["grpo"], strict=True)),
+        }
+        for name, steps in spent.items()
+    }
 
 
 def _run(config: Any, directory: Path, method: str, depth: int) -> Run:
@@ -63,8 +71,3 @@ def _seconds_of_a_step(run: Run, step: int) -> dict[str, float]:
         train_step(run, Progress(run.learner.init(run.reference)), step, recorder)
         recorder.close()
         return recorder.seconds
-
-
-def _medians(steps: Sequence[dict[str, float]]) -> dict[str, float]:
-    row = {stage: median(step.get(stage, 0.0) for step in steps) for stage in STAGES}
-    return {**row, "total": median(sum(step.values()) for step in steps)}

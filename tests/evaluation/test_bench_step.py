@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
+
 from test_train import tiny_config
 
 from pivotopd_jax.evaluation import bench_step
@@ -28,8 +29,13 @@ def test_every_stage_of_every_method_is_measured(tmp_path, monkeypatch):
     assert found["K=2"]["extend"] > found["grpo"]["extend"]
 
 
-def test_medians_count_a_stage_that_did_not_happen_as_nothing():
-    steps = [{"collect": 1.0, "update": 2.0}, {"collect": 3.0}, {"collect": 2.0, "update": 1.0}]
-    found = bench_step._medians(steps)
-    assert (found["collect"], found["update"], found["extend"]) == (2.0, 1.0, 0.0)
-    assert found["total"] == pytest.approx(3.0)
+def test_steps_are_compared_on_the_same_tasks(monkeypatch):
+    spent = {
+        ("grpo", 0): {"collect": 1.0, "update": 2.0}, ("grpo", 1): {"collect": 6.0}, ("grpo", 2): {"collect": 4.0},
+        ("K", 0): {"collect": 3.0, "update": 3.0}, ("K", 1): {"collect": 9.0}, ("K", 2): {"collect": 4.0},
+    }  # fmt: skip
+    monkeypatch.setattr(bench_step, "_run", lambda config, directory, method, depth: "K" if depth else method)
+    monkeypatch.setattr(bench_step, "_seconds_of_a_step", lambda run, step: spent[run, step])
+    found = bench_step.bench_step(None, Path("runs"), rounds=3, depths=(1,))
+    assert (found["grpo"]["collect"], found["grpo"]["update"], found["grpo"]["total"]) == (4.0, 0.0, 4.0)
+    assert (found["K=1"]["total"], found["K=1"]["over_grpo"]) == (6.0, 1.5)  # the median of 2, 1.5 and 1
