@@ -99,7 +99,7 @@ def paper() -> Any:
     c.learner.tensor = 1
     c.learner.expert = 1  # for students with experts: rows of a batch are spread over this axis, too
     c.learner.row_tokens = 16384  # length of a packed row; must hold the longest context with its response
-    c.learner.micro_batch_tokens = 32768  # tokens a forward and backward pass on each fsdp shard
+    c.learner.micro_batch_tokens = 32768  # tokens of a pass, all devices together; at least a row on each
     c.learner.remat = True
     c.learner.max_skipped = 3  # updates in a row whose loss or gradient is not finite, after which the run stops
     c.learner.dtype = "bfloat16"  # of computation and of frozen weights; what is trained is float32

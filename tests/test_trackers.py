@@ -59,15 +59,15 @@ def test_a_run_tells_all_its_trackers_and_goes_on_where_it_stopped(tmp_path, mon
         recorder.console.quiet = True
         recorder.step(step, {"train/success": 0.5})
         recorder.close()
-    assert [line["step"] for line in read_metrics(tmp_path)] == [0, 1]
-    success = [(step, metrics["train/success"]) for step, metrics in wandb.logged]
-    assert success == [(0, 0.5), (1, 0.5)]
+    lines = read_metrics(tmp_path)
+    assert [(line["step"], line["train/success"]) for line in lines] == [(0, 0.5), (1, 0.5)]
+    assert [{"step": step, **metrics} for step, metrics in wandb.logged] == lines
     assert wandb.finished == 2
     first, second = wandb.opened
     assert first["id"] == second["id"]
     assert (first["project"], first["resume"]) == ("here", "allow")
-    shown = {key: value for key, value in scalars(tmp_path / "tensorboard").items() if key[0] == "train/success"}
-    assert shown == {("train/success", 0): 0.5, ("train/success", 1): 0.5}
+    wanted = {(name, line["step"]): value for line in lines for name, value in line.items() if name != "step"}
+    assert scalars(tmp_path / "tensorboard") == pytest.approx(wanted)
     written = json.dumps(wandb.opened, default=str) + (tmp_path / "configuration.json").read_text()
     assert "pa55word" not in written
     assert "s3cret" not in written

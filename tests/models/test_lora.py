@@ -68,7 +68,8 @@ def test_fresh_adapters_change_nothing_and_copy_nothing() -> None:
     params = lively(shapes)
     found = adapt(graphdef, params, LORA, place, seed=3)
     whole = nnx.merge_state(found.adapters, found.base)
-    np.testing.assert_allclose(logits(found.graphdef, whole), logits(graphdef, params), atol=1e-5)
+    with jax.disable_jit():  # compiled, the two are different programs, and rounded differently
+        np.testing.assert_array_equal(logits(found.graphdef, whole), logits(graphdef, params))
     kept = {id(x) for x in jax.tree.leaves(whole)}
     assert all(id(x) in kept for x in jax.tree.leaves(params)), "the base is the model's own arrays"
     assert {name: x.shape for name, x in by_name(found.adapters).items()} == {
