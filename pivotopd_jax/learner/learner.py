@@ -128,7 +128,7 @@ class Computation(NamedTuple):
 
     Attributes:
         dtype: of parameters and activations.
-        remat: recompute each layer in the backward pass.
+        remat: recompute each layer in the backward pass, as in `Qwen3.__call__`.
         at_once: logits held at a time, on all devices together.
     """
 
@@ -144,7 +144,8 @@ def _whole(params: Any, base: nnx.State, how: Computation) -> nnx.State:
 
 @partial(jax.jit, static_argnames=("graphdef", "how"))
 def _score(graphdef, params, base, batch, places, how: Computation) -> jax.Array:
-    return token_log_probs(graphdef, _whole(params, base, how), batch, places, at_once=how.at_once)
+    whole = _whole(params, base, how)
+    return token_log_probs(graphdef, whole, batch, places, remat=how.remat, at_once=how.at_once)
 
 
 @partial(jax.jit, static_argnames=("graphdef", "options", "how", "on_policy"), donate_argnames=("gradient",))
@@ -164,21 +165,21 @@ def _accumulate(
 @partial(jax.jit, static_argnames=("graphdef", "how"))
 def _hidden(graphdef, params, base, batch, places, how: Computation) -> jax.Array:
     rows = jnp.arange(len(places))[:, None]
-    found = response_hidden(graphdef, _whole(params, base, how), batch, places)
+    found = response_hidden(graphdef, _whole(params, base, how), batch, places, remat=how.remat)
     return jnp.zeros((*batch.tokens.shape, found.shape[-1]), found.dtype).at[rows, places].set(found, mode="drop")
 
 
-def _term(graphdef, params, base, term: DivergenceTerm, places, how: Computation, remat: bool = False) -> jax.Array:
+def _term(graphdef, params, base, term: DivergenceTerm, places, how: Computation) -> jax.Array:
     """The value of a full-vocabulary term whose batch is a micro-batch."""
     return divergence_loss(
         graphdef, _whole(params, base, how), term.graphdef, term.teacher, term.batch, places, term.function,
-        remat=remat, at_once=how.at_once,
+        remat=how.remat, at_once=how.at_once,
     )  # fmt: skip
 
 
 @partial(jax.jit, static_argnames=("graphdef", "how"), donate_argnames=("gradient",))
 def _accumulate_divergence(graphdef, params, base, gradient, term: DivergenceTerm, places, how: Computation):
-    value, new = jax.value_and_grad(lambda p: _term(graphdef, p, base, term, places, how, how.remat))(params)
+    value, new = jax.value_and_grad(lambda p: _term(graphdef, p, base, term, places, how))(params)
     return jax.tree.map(jnp.add, gradient, new), value
 
 

@@ -46,7 +46,13 @@ PPO = UpdateOptions()
 
 
 def token_log_probs(
-    graphdef: Any, params: Any, batch: Any, places: jax.Array, *, at_once: int = LOGITS_AT_ONCE
+    graphdef: Any,
+    params: Any,
+    batch: Any,
+    places: jax.Array,
+    *,
+    remat: bool = False,
+    at_once: int = LOGITS_AT_ONCE,
 ) -> jax.Array:
     """Log-probability in nats of response tokens given their ancestors.
 
@@ -55,12 +61,13 @@ def token_log_probs(
         batch: `tokens`, `positions`, `subtree_end`, `parent` and `mask`, all `[rows, length]`.
         places: `[rows, most]` int32, indices of the masked tokens of each row; those that do not exist are `length`.
             Logits are made at these places only: a small share of a transcript is responses.
+        remat: as in `Qwen3.__call__`.
         at_once: logits held at a time, see `models.head`.
 
     Returns:
         `[rows, length]` float32, 0 outside the mask.
     """
-    hidden = response_hidden(graphdef, params, batch, places)
+    hidden = response_hidden(graphdef, params, batch, places, remat=remat)
     tokens = jnp.take_along_axis(batch.tokens, places, axis=1, mode="clip")
     log_probs = chunked_log_probs(output_head(graphdef, params), hidden, tokens, at_once=at_once)
     rows = jnp.arange(len(places))[:, None]
@@ -95,7 +102,7 @@ def policy_objective(
 
     Args:
         on_policy: the student is the policy that sampled: `batch.old_log_probs` is not read, all ratios are 1.
-        remat: recompute each layer in the backward pass.
+        remat: as in `Qwen3.__call__`.
     """
 
     def of_chunk(logits: jax.Array, part: TokenBatch, _: None) -> tuple[jax.Array, dict]:

@@ -10,8 +10,9 @@ computed in the dtype of the parameters, except norms, rotary angles, attention 
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -26,7 +27,7 @@ from pivotopd_jax.models.attention import Bias, Mask, Tree, attend, by_head, pre
 from pivotopd_jax.models.feed_forward import FeedForward, Projection, random_matrix
 from pivotopd_jax.models.head import Head
 from pivotopd_jax.models.qwen3_config import Qwen3Config
-from pivotopd_jax.models.row_axes import keep_rows
+from pivotopd_jax.models.row_axes import ROW_AXES, keep_rows
 
 Cache = tuple["KeyValue", ...]
 """Keys, stored rotated, and values of every layer, of the shapes that `attention.by_head` gives them."""
@@ -166,6 +167,40 @@ class DecoderLayer(nnx.Module):
         return x + self.mlp(rms_norm(x, self.post_attention_layernorm[...], self.eps)), cached
 
 
+def _looped(layers: Sequence[DecoderLayer], x: jax.Array, where: Where) -> jax.Array:
+    """`x` after `layers`, of which only the inputs are kept for the backward pass.
+
+    Layers that are alike are one loop over their stacked parameters. Unrolled, nothing keeps the compiler from
+    recomputing several layers at a time, and it takes minutes for dozens of them.
+    """
+    for _, run in itertools.groupby(map(nnx.split, layers), lambda parts: _shapes(parts[1])):
+        graphdefs, states = zip(*run, strict=True)
+
+        def body(x: jax.Array, state: nnx.State, graphdef: nnx.GraphDef = graphdefs[0]) -> tuple[jax.Array, None]:
+            return nnx.merge(graphdef, state)(x, where, None)[0], None
+
+        x, _ = jax.lax.scan(jax.checkpoint(body, prevent_cse=False), x, _stacked(states))
+    return x
+
+
+def _shapes(params: nnx.State) -> Any:
+    """Equal for the parameters of layers that are alike."""
+    leaves, tree = jax.tree.flatten(params)
+    return tree, [(leaf.shape, leaf.dtype) for leaf in leaves]
+
+
+def _stacked(states: Sequence[nnx.State]) -> nnx.State:
+    """Parameters of layers along a first axis that lies on no mesh axis, the others where they lay."""
+    stacked = jax.tree.map(lambda *arrays: jnp.stack(arrays), *states)
+    mesh = jax.sharding.get_abstract_mesh()
+    if not set(ROW_AXES) <= set(mesh.axis_names):
+        return stacked
+    specs = partition_specs(states[0], mesh, replicate_indivisible=True)
+    return jax.tree.map(
+        lambda array, spec: jax.lax.with_sharding_constraint(array, PartitionSpec(None, *spec)), stacked, specs
+    )
+
+
 class Qwen3(nnx.Module):
     """The Qwen3 decoder."""
 
@@ -198,7 +233,8 @@ class Qwen3(nnx.Module):
             cache: keys and values of earlier tokens. Those of all `tokens`, padding included, are written into it
                 before attention; what lies beyond its capacity is dropped.
             write_at: `[batch]` int32, not negative: slot of the first token of each batch entry.
-            remat: recompute each layer in the backward pass instead of keeping its activations.
+            remat: recompute each layer in the backward pass instead of keeping its activations, and compile layers
+                that are alike once; without a cache.
 
         Returns:
             Hidden states after the final norm, `[batch, length, hidden_size]`, and the cache as written to, or None.
@@ -207,16 +243,20 @@ class Qwen3(nnx.Module):
             ValueError: shapes that do not fit together.
         """
         _check_call(tokens, positions, mask, cache, write_at)
+        if remat and cache is not None:
+            raise ValueError("a cache was given with remat, which is for forward and backward passes without one")
         # Behind the barrier the angles are computed once; XLA would otherwise repeat them in every layer.
         angles = jax.lax.optimization_barrier(rotary_angles(positions, self.config.head_dim, self.config.rope_theta))
         where = Where(angles, prepare(mask), write_at)
         # Rows of one matrix, not [batch, length]: XLA's CPU backend takes twice as long for the gradients otherwise.
         x = keep_rows(self.embed_tokens[...][tokens.reshape(-1)])
-        written = []
-        for index, layer in enumerate(self.layers):
-            run = jax.checkpoint(layer) if remat else layer
-            x, cached = run(x, where, None if cache is None else cache[index])
-            written.append(cached)
+        if remat:
+            x, written = _looped(self.layers, x, where), []
+        else:
+            written = []
+            for index, layer in enumerate(self.layers):
+                x, cached = layer(x, where, None if cache is None else cache[index])
+                written.append(cached)
         hidden = rms_norm(x, self.norm[...], self.config.rms_norm_eps).reshape(*tokens.shape, -1)
         return hidden, None if cache is None else tuple(written)
 

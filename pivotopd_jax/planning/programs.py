@@ -1,12 +1,10 @@
 """The learner's programs compiled for a mesh that is only described: bytes that they hold on each device.
 
-The compiler is that of TPUs, which needs none of them (the package `libtpu`). Layers are all alike and compiled one
-after another, so that two short models tell what each further layer adds.
+The compiler is that of TPUs, which needs none of them (the package `libtpu`).
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -74,7 +72,7 @@ def described_mesh(topology: str, shape: tuple[int, int, int]) -> Mesh:
 def compiled_memory(
     config: Any, model: Qwen3Config, mesh: Mesh, report: Callable[[str], None] = lambda _: None
 ) -> dict[str, Memory]:
-    """Bytes on a device of the learner's programs by name, for all layers of `model`.
+    """Bytes on a device of the learner's programs by name.
 
     Args:
         config: `learner` says rows, micro-batches and dtype.
@@ -82,12 +80,6 @@ def compiled_memory(
         mesh: from `described_mesh`.
         report: told in one line what has been compiled.
     """
-    one, two = (_memory(config, dataclasses.replace(model, num_layers=n), mesh, report) for n in (1, 2))
-    more = model.num_layers - 1
-    return {name: Memory(*(a + more * (b - a) for a, b in zip(one[name], two[name], strict=True))) for name in one}
-
-
-def _memory(config: Any, model: Qwen3Config, mesh: Mesh, report: Callable[[str], None]) -> dict[str, Memory]:
     graphdef, params = abstract(model)
     optimizer = make_optimizer(config.ppo.learning_rate, warmup_steps=0, max_grad_norm=config.ppo.max_grad_norm)
     learner = Learner(
@@ -98,7 +90,7 @@ def _memory(config: Any, model: Qwen3Config, mesh: Mesh, report: Callable[[str],
     for name, lowered in learner.lower(params, config.learner.row_tokens).items():
         stats: Any = lowered.compile().memory_analysis()
         found[name] = Memory(stats.argument_size_in_bytes, stats.temp_size_in_bytes)
-        report(f"compiled {name} of {model.num_layers} layer(s): {found[name].temporaries / 1e9:.2f} GB of temporaries")
+        report(f"compiled {name}: {found[name].temporaries / 1e9:.2f} GB of temporaries")
     return found
 
 

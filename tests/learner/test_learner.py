@@ -122,18 +122,19 @@ def loss_and_gradient_norm(fsdp: int, tensor: int, expert: int = 1) -> tuple[flo
 
 
 class Chunks(NamedTuple):
-    """How an update is made: on which mesh, of what head, and how much of its logits at once (0: all)."""
+    """How an update is made: on which mesh, of what model, and how much of its logits at once (0: all)."""
 
     fsdp: int
     tensor: int
     tied: bool
     remat: bool = False
     at_once: int = 0
+    layers: int = 1
 
 
 def gradient_by_name(how: Chunks) -> dict[str, np.ndarray]:
     """The loss of an update with a divergence term, and its whole gradient."""
-    config = dataclasses.replace(CONFIG, tie_embeddings=how.tied, num_layers=1)
+    config = dataclasses.replace(CONFIG, tie_embeddings=how.tied, num_layers=how.layers)
     graphdef, params = split(Qwen3(config, rngs=nnx.Rngs(0)))
     # Embeddings as large as a trained student's: the loss then has a gradient worth comparing.
     params = jax.tree.map(lambda x: 10 * x if x.ndim == 2 else x, params)
@@ -163,11 +164,11 @@ def assert_same(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarr
         np.testing.assert_allclose(found[name], value, atol=1e-5 * scale, err_msg=name)
 
 
-CHUNKED = [Chunks(8, 1, True, True, 1200), Chunks(4, 2, False, False, 1200), Chunks(2, 4, True, False, 1200)]
+CHUNKED = [Chunks(8, 1, True, True, 1200, 2), Chunks(4, 2, False, False, 1200), Chunks(2, 4, True, False, 1200)]
 """1200 logits are 30 tokens: fewer than a micro-batch of 8 rows has."""
 
 
-@pytest.mark.parametrize("how", [Chunks(1, 1, True, True, 200), Chunks(1, 1, False, False, 440)])
+@pytest.mark.parametrize("how", [Chunks(1, 1, True, True, 200, 2), Chunks(1, 1, False, False, 440)])
 def test_chunks_change_neither_scores_nor_loss_nor_gradient(how):
     assert_same(gradient_by_name(how), gradient_by_name(how._replace(remat=False, at_once=0)))
 
@@ -181,7 +182,7 @@ def shapes_of_tokens(fsdp: int, tensor: int) -> set[int]:
     return {int(size) for size in re.findall(r"f32\[(\d+),56\]", text)} - {48, 48 // fsdp}  # and of weights
 
 
-def update_of_adapters(fsdp: int, tensor: int, base_dtype: str = "") -> dict[str, np.ndarray]:
+def update_of_adapters(fsdp: int, tensor: int, base_dtype: str = "", *, remat: bool = False) -> dict[str, np.ndarray]:
     """Scores, loss and the whole gradient of adapters, with a divergence term taught by the policy itself."""
     mesh, targets = make_mesh(fsdp, tensor), ("q_proj", "v_proj", "o_proj", "down_proj")
     place = partial(shardings, mesh=mesh, replicate_indivisible=True)
@@ -189,7 +190,7 @@ def update_of_adapters(fsdp: int, tensor: int, base_dtype: str = "") -> dict[str
     params = jax.device_put(jax.tree.map(lambda x: 10 * x if x.ndim == 2 else x, params), place(params))
     graphdef, adapters, base = adapt(graphdef, params, Lora(2, 4.0, targets, base_dtype), place)
     adapters = jax.tree.map(lambda x: x + 0.1 * jnp.cos(jnp.arange(x.size).reshape(x.shape)), adapters)
-    learner = Learner(graphdef, optax.trace(decay=0), mesh, base=base, micro_batch_tokens=64 // fsdp)
+    learner = Learner(graphdef, optax.trace(decay=0), mesh, base=base, micro_batch_tokens=64 // fsdp, remat=remat)
     batch, packed = make_batch()
     state, scored = learner.init(adapters), learner.score(adapters, packed)
     batch = batch._replace(old_log_probs=scored - 0.05 * batch.mask, reference_log_probs=scored + 0.1 * batch.mask)
@@ -223,7 +224,7 @@ for number, how in enumerate(CHUNKED):
 shapes = shapes_of_tokens(8, 1), shapes_of_tokens(4, 2)
 assert shapes == ({{256}}, {{512}}), shapes
 for dtype in ("", "int8"):
-    numpy.savez({place!r} + f"/lora{{dtype}}.npz", **update_of_adapters(4, 2, dtype))
+    numpy.savez({place!r} + f"/lora{{dtype}}.npz", **update_of_adapters(4, 2, dtype, remat=True))
 learner, params = make_learner(4, 2)
 moments = [x for x in jax.tree.leaves(learner.init(params).opt_state) if x.ndim == 2]
 assert moments and all(len(x.sharding.device_set) == 8 for x in moments)
@@ -248,7 +249,7 @@ def test_sharded_over_eight_devices_equals_unsharded(tmp_path):
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-7)
     for number, how in enumerate(CHUNKED):
         with np.load(tmp_path / f"{number}.npz") as found:
-            assert_same(found, gradient_by_name(Chunks(1, 1, how.tied)))
+            assert_same(found, gradient_by_name(Chunks(1, 1, how.tied, layers=how.layers)))
     for dtype in ("", "int8"):
         with np.load(tmp_path / f"lora{dtype}.npz") as found:
             assert_same(found, update_of_adapters(1, 1, dtype))

@@ -173,19 +173,54 @@ def test_a_packed_tree_equals_its_paths() -> None:
     np.testing.assert_allclose(packed[0], expected, atol=1e-5)
 
 
-def test_rematerialisation_changes_no_gradient() -> None:
-    graphdef, params = lively()
-    tokens = some_tokens(2, 12)
+def gradient_of(config: Qwen3Config, remat: bool, length: int = 12) -> tuple[Any, nnx.State]:
+    """The gradient of some loss of two rows as a compiled function, and parameters for it."""
+    graphdef, params = lively(config)
+    tokens = some_tokens(2, length)
 
-    def loss(params: nnx.State, remat: bool) -> jax.Array:
+    def loss(params: nnx.State) -> jax.Array:
         hidden, _ = apply(
-            graphdef, params, jnp.asarray(tokens), jnp.asarray(rows(2, 12)), jnp.asarray(causal(2, 12)), remat=remat
-        )
+            graphdef, params, jnp.asarray(tokens), jnp.asarray(rows(2, length)), jnp.asarray(causal(2, length)),
+            remat=remat,
+        )  # fmt: skip
         return jax.nn.logsumexp(compute_logits(graphdef, params, hidden), axis=-1).sum()
 
-    plain, again = (jax.jit(jax.grad(loss), static_argnums=1)(params, remat) for remat in (False, True))
-    assert all(float(jnp.abs(x).max()) > 0 for x in jax.tree.leaves(plain))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), plain, again)
+    return jax.jit(jax.grad(loss)), params
+
+
+EXPERTS = MoeConfig(4, 2, 16, norm_topk_prob=True, dense_layers=(0, 3))
+"""With five layers: dense, two of experts, dense, one of experts."""
+
+
+@pytest.mark.parametrize("config", [CONFIG, dataclasses.replace(CONFIG, num_layers=5, moe=EXPERTS)])
+def test_rematerialisation_changes_no_gradient(config: Qwen3Config) -> None:
+    (plain, params), (again, _) = (gradient_of(config, remat) for remat in (False, True))
+    gradient = plain(params)
+    assert all(float(jnp.abs(x).max()) > 0 for x in jax.tree.leaves(gradient))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), gradient, again(params))
+
+
+def test_with_rematerialisation_layers_that_are_alike_are_compiled_once_and_leave_their_inputs() -> None:
+    sizes, temporaries = [], []
+    for layers in (3, 7):
+        gradient, params = gradient_of(dataclasses.replace(CONFIG, num_layers=layers), remat=True, length=256)
+        compiled = gradient.lower(params).compile()
+        sizes.append(compiled.as_text().count(" dot("))
+        temporaries.append(compiled.memory_analysis().temp_size_in_bytes)
+    assert sizes[0] == sizes[1] > 0
+    weights = sum(x.nbytes for x in jax.tree.leaves(params["layers"][0]))
+    inputs = 2 * 256 * CONFIG.hidden_size * 4
+    a_layer = (temporaries[1] - temporaries[0]) / 4
+    assert a_layer < 2.5 * weights + 1.5 * inputs, "a copy of its weights, one of their gradient, and its input"
+
+
+def test_rematerialisation_is_for_calls_without_a_cache() -> None:
+    graphdef, params = lively()
+    with pytest.raises(ValueError, match="a cache was given with remat"):
+        apply(
+            graphdef, params, jnp.zeros((1, 1), jnp.int32), jnp.zeros((1, 1), jnp.int32), jnp.ones((1, 1, 4), bool),
+            init_cache(CONFIG, 1, 4, jnp.float32), jnp.zeros(1, jnp.int32), remat=True,
+        )  # fmt: skip
 
 
 def test_bfloat16_parameters_give_bfloat16_hidden_states_and_float32_logits() -> None:

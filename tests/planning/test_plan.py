@@ -96,5 +96,5 @@ def test_the_compiler_of_tpus_is_asked(tmp_path):
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "compiled accumulate of 2 layer(s)" in done.stderr
+    assert "compiled accumulate: " in done.stderr
     assert "temporaries of the largest program" in done.stdout
