@@ -8,6 +8,7 @@ rounded up.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
@@ -23,11 +24,14 @@ from pivotopd_jax.sampling.policy import Request, Sample, check_distribution
 from pivotopd_jax.sampling.slots import Job, Slots, bucket
 from pivotopd_jax.sampling.slots import common_prefix as common_prefix  # packing and the warm start find it here
 
-FILL_ROWS = 4
+FILL_ROWS = 2
 """Rows of each device whose contexts are read in one call: few, so that contexts of like lengths are read together."""
 
-WIDTHS = 4
-"""Chunks are compiled for so many lengths: quarters of the longest."""
+COPY_ROWS = 4
+"""Rows of each device that are copied in one call."""
+
+WIDTHS = (1 / 8, 1 / 4, 1 / 2, 1)
+"""Lengths that chunks are compiled for, as shares of the longest."""
 
 BLOCK = 32
 """Tokens of a response that are decoded before the host looks at them, at most."""
@@ -118,8 +122,9 @@ class Sampler:
             raise ValueError(
                 f"{slots} slots do not divide among {parts} devices; set config.sampler.slots to a multiple"
             )
-        self._few, self._fill_rows = -(-slots // (4 * parts)) * parts, min(FILL_ROWS, slots // parts) * parts
-        self._step = -(-self.chunk // WIDTHS)
+        self._few = -(-slots // (4 * parts)) * parts
+        self._fill_rows, self._copy_rows = (min(rows, slots // parts) * parts for rows in (FILL_ROWS, COPY_ROWS))
+        self._widths = [math.ceil(share * chunk) for share in WIDTHS]
         self._waiting: list[Job] = []
         self._seats = Slots(slots, parts)
         self._rows = decoding.empty_rows(slots)
@@ -219,7 +224,8 @@ class Sampler:
         # Alike beside alike: what reaches into the second half of the cache last, and short chunks before long ones.
         order = sorted(by_slot, key=lambda slot: (ends[slot] > self._half, len(chunks[slot])))
         for batch in self._seats.laid_out(order, self._fill_rows):
-            width = -(-max(len(chunks[slot]) for _, slot in batch) // self._step) * self._step
+            longest = max(len(chunks[slot]) for _, slot in batch)
+            width = next(width for width in self._widths if width >= longest)
             keys = self._half if all(ends[slot] <= self._half for _, slot in batch) else self._length
             places = np.full(self._fill_rows, self._seats.padding, np.int32)
             tokens, start = np.zeros((self._fill_rows, width), np.int32), np.zeros(self._fill_rows, np.int32)
@@ -238,8 +244,8 @@ class Sampler:
                     sources[job.slot] = job.twin.slot
                     self._advanced(job, len(job.context) - 1)
                 job.twin = None
-        for batch in self._seats.laid_out(sources, self._fill_rows) if sources else ():
-            places = np.full((2, self._fill_rows), self._seats.padding, np.int32)
+        for batch in self._seats.laid_out(sources, self._copy_rows) if sources else ():
+            places = np.full((2, self._copy_rows), self._seats.padding, np.int32)
             for i, slot in batch:
                 places[:, i] = self._seats.local(sources[slot]), self._seats.local(slot)
             self._cache = decoding.copy(self._cache, *places, mesh=self.mesh)
