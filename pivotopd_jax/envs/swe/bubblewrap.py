@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import platform
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -74,7 +75,8 @@ _ENVIRONMENT = {
 
 _COMMIT = (
     "rm -rf .git && git init -q . && git add -A -f && "
-    f"GIT_AUTHOR_DATE={_DATE} GIT_COMMITTER_DATE={_DATE} git commit -q -m 'The repository' && rm -rf .git/hooks"
+    f"GIT_AUTHOR_DATE={_DATE} GIT_COMMITTER_DATE={_DATE} git commit -q -m 'The repository' && rm -rf .git/hooks "
+    "&& git read-tree HEAD"  # an index that does not say when and where the files were laid out
 )
 
 _DIFFERENCE = """
@@ -99,6 +101,12 @@ class Bubblewrap:
     packages: Path
     limits: Limits = field(default_factory=Limits)
     grace: float = GRACE
+
+    @property
+    def identity(self) -> str:
+        """On what the result of a command depends beside the command and its tree."""
+        what = (_RUNNER, _ENVIRONMENT, self.packages.name, self.limits, host_python(), sys.version, platform.platform())
+        return repr(what)
 
     def run(
         self, tree: Tree, command: str, *, seconds: float | None = None, shown: int = SHOWN,

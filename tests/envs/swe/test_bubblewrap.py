@@ -47,6 +47,14 @@ def test_equal_files_are_equal_trees(machine):
     assert trees[0] == trees[1]
 
 
+def test_a_repository_is_laid_out_alike_every_time(machine):
+    """Its git does not say when and where: what is remembered of a start holds for every later one."""
+    files = archive({"a.py": "A = 1\n", "b/c.py": "C = 3\n"})
+    starts = [BubblewrapSandbox(machine, files, prepare=f"sleep {pause}").start for pause in (0, 1.1)]
+    assert starts[0] == starts[1]
+    assert machine.run(starts[0], "git status --short; git diff; git stash").output.head == "No local changes to save\n"
+
+
 def test_the_repository_has_one_commit_and_no_history(sandbox):
     ran = sandbox.run(
         sandbox.start,
