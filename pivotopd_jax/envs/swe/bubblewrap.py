@@ -1,10 +1,10 @@
 """A sandbox of Linux namespaces, by Debian's `bubblewrap`: no daemon, no image, some tens of milliseconds a command.
 
 A command sees the system's programs (/usr, read-only), a Python with pytest, and its working tree; no network, no other
-host file, no process but its own, and an unprivileged user without capabilities. All it can write to is in memory and
-bounded. When it ends, or is stopped, every process that it began is gone.
+host file, no key of the host's, no process but its own, and an unprivileged user without capabilities. All it can write
+to is in memory and bounded. When it ends, or is stopped, every process that it began is gone.
 
-Left out on purpose: a filter of system calls. The kernel is shared; who fears its holes puts a virtual machine around.
+The kernel is shared, and only a few system calls are refused; who fears its holes puts a virtual machine around.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import IO
 from pivotopd_jax.envs.swe.boxed import GRACE, run_boxed
 from pivotopd_jax.envs.swe.cgroups import bounded_group
 from pivotopd_jax.envs.swe.sandbox import MEBIBYTE, NO_FILES, SHOWN, Limits, Ran, SandboxUnavailable, Tree
+from pivotopd_jax.envs.swe.seccomp import system_call_filter
 
 TOP = "/testbed"
 USER = 64_999
@@ -82,7 +83,7 @@ _COMMIT = (
 _DIFFERENCE = """
 set -e -o pipefail
 find . -mindepth 1 -maxdepth 1 ! -name .git -exec rm -rf {} +
-tar -xf /inputs/tree --exclude=./.git
+tar -xf /inputs/tree --exclude=.git
 git add -A -f
 git diff --cached --binary --no-color --no-ext-diff --no-textconv HEAD | base64 -w 0
 """
@@ -136,7 +137,8 @@ class Bubblewrap:
                 *(laid(f"/inputs/{name}", content) for name, content in files.items()),
             ]
             built = [*_namespaces(self.packages, limits.disk), *(part for _, parts in inputs for part in parts)]
-            built += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", TOP]
+            refused = stack.enter_context(_in_memory(system_call_filter(platform.machine()))).fileno()
+            built += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", TOP, "--seccomp", str(refused)]
             # On the command line they could be read inside, with the paths of this host.
             options = stack.enter_context(_in_memory("\0".join(built).encode())).fileno()
             line = [
@@ -145,7 +147,7 @@ class Bubblewrap:
             ]  # fmt: skip
             return run_boxed(
                 line, tree, stack.enter_context(_in_memory(tree)), seconds=most, grace=self.grace, shown=shown,
-                largest=2 * limits.disk, pass_fds=[options, *(number for number, _ in inputs)],
+                largest=2 * limits.disk, pass_fds=[options, refused, *(number for number, _ in inputs)],
             )  # fmt: skip
 
 

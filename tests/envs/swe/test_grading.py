@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from swe_repository import FIX
 
-from pivotopd_jax.envs.swe.grading import Verdict, grade, grade_patch, judge, results
+from pivotopd_jax.envs.swe.grading import STEERING, Verdict, grade, grade_patch, judge, kept_files, results
 
 REPORT = """..F.s [100%]
 PASSED tests/test_a.py::faked
@@ -91,3 +91,21 @@ def test_files_that_steer_the_tests_count_only_if_the_right_patch_changes_them(s
     if not name.endswith(".py"):
         allowed = replace(instance, patch=FIX + hide)
         assert grade_patch(allowed, sandbox, (FIX + hide).encode()) == Verdict((1, 1), (0, 1))
+
+
+def test_folders_of_tests_are_kept_as_they_are(instance):
+    """The one nearest the top; not where the tests lie beside the program, nor where the right patch goes into it."""
+    many = replace(
+        instance, patch="diff --git a/pkg/test/data.txt b/pkg/test/data.txt\n",
+        fail_to_pass=("a/tests/deep/test_b.py::x",),
+        pass_to_pass=("pkg/test/test_c.py::x", "test_top.py::x", "src/latest/test_d.py::x"),
+    )  # fmt: skip
+    files = ["a/tests/deep/test_b.py", "pkg/test/test_c.py", "src/latest/test_d.py", "test_top.py"]
+    assert kept_files(many) == [*files, "a/tests/*", *STEERING]
+
+
+def test_a_helper_of_the_tests_is_not_the_students(sandbox, instance):
+    """The tests would fail if their package could not be imported any more."""
+    broken = "diff --git a/tests/__init__.py b/tests/__init__.py\nnew file mode 100644\n--- /dev/null\n"
+    patch = FIX + broken + "+++ b/tests/__init__.py\n@@ -0,0 +1 @@\n+raise ImportError\n"
+    assert grade_patch(instance, sandbox, patch.encode()).resolved
