@@ -122,3 +122,18 @@ def grade_patch(instance: Instance, sandbox: Sandbox, patch: bytes) -> Verdict:
 def grade(instance: Instance, sandbox: Sandbox, tree: Tree) -> Verdict:
     """What the change from the start to `tree` makes of the tests."""
     return grade_patch(instance, sandbox, sandbox.difference(tree))
+
+
+def is_sound(instance: Instance, sandbox: Sandbox, times: int) -> bool:
+    """Whether the right patch of a task solves it and an empty one does not, every one of so many times.
+
+    Raises:
+        ValueError: `instance.patch` is the one that breaks the repository.
+    """
+    if instance.breaks:
+        raise ValueError(f"task {instance.id!r} has only the patch that broke it; expected one that mends")
+    right = instance.patch.encode()
+    return all(
+        grade_patch(instance, sandbox, right).resolved and not grade_patch(instance, sandbox, b"").resolved
+        for _ in range(times)
+    )

@@ -7,7 +7,18 @@ from dataclasses import replace
 import pytest
 from swe_repository import FIX
 
-from pivotopd_jax.envs.swe.grading import STEERING, Verdict, grade, grade_patch, judge, kept_files, results
+from pivotopd_jax.envs.swe.grading import (
+    STEERING,
+    SUMMARY,
+    Verdict,
+    grade,
+    grade_patch,
+    is_sound,
+    judge,
+    kept_files,
+    results,
+)
+from pivotopd_jax.envs.swe.sandbox import Output, Ran
 
 REPORT = """..F.s [100%]
 PASSED tests/test_a.py::faked
@@ -109,3 +120,32 @@ def test_a_helper_of_the_tests_is_not_the_students(sandbox, instance):
     broken = "diff --git a/tests/__init__.py b/tests/__init__.py\nnew file mode 100644\n--- /dev/null\n"
     patch = FIX + broken + "+++ b/tests/__init__.py\n@@ -0,0 +1 @@\n+raise ImportError\n"
     assert grade_patch(instance, sandbox, patch.encode()).resolved
+
+
+def test_a_sound_task(sandbox, instance):
+    assert is_sound(instance, sandbox, 2)
+    assert not is_sound(replace(instance, patch=" "), sandbox, 1)
+    assert not is_sound(replace(instance, fail_to_pass=instance.pass_to_pass), sandbox, 1)
+    with pytest.raises(ValueError, match="task 'adding-1' has only the patch that broke it; expected one that mends"):
+        is_sound(replace(instance, breaks=True), sandbox, 1)
+
+
+def test_a_task_that_is_sound_only_sometimes(instance):
+    """The second of three tries goes wrong."""
+
+    class Flaky:
+        start, runs = b"", 0
+
+        def run(self, tree, command, *, files, **options):
+            self.runs += 1
+            outcome = "PASSED" if files["patch"] and self.runs != 3 else "FAILED"
+            report = f"{SUMMARY}\n{outcome} {instance.fail_to_pass[0]}\nPASSED {instance.pass_to_pass[0]}\n"
+            return Ran(Output(report), int(outcome == "FAILED"), b"", "ended", 0.1)
+
+        def difference(self, tree):
+            raise AssertionError("nothing is compared")
+
+    assert is_sound(instance, Flaky(), 1)
+    flaky = Flaky()
+    assert not is_sound(instance, flaky, 3)
+    assert flaky.runs == 3
