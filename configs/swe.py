@@ -46,6 +46,7 @@ def _paper() -> Any:
     c.prompt.style = "transcript"
     c.prompt.show_admissible = False
     c.prompt.prompt_tokens = 196_608
+    c.prompt.keep_task = True
     c.prompt.response_tokens = 4096
     c.knobs.max_actions = 1
     c.knobs.recovery_depth = 0

@@ -28,6 +28,7 @@ def paper() -> Any:
     c.prompt.history_turns = 5  # turns shown in the windowed style
     c.prompt.show_admissible = True  # list the admissible actions of the present turn
     c.prompt.prompt_tokens = 2048
+    c.prompt.keep_task = False  # transcripts that are too long lose whole turns after the task, not their oldest tokens
     c.prompt.response_tokens = 512
 
     c.teacher = ConfigDict()

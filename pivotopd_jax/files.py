@@ -28,11 +28,15 @@ def write_json(path: Path, content: Any, **options: Any) -> None:
 
     Any number of processes may write the same file: the last one stands.
     """
-    text = json.dumps(content, **options)
+    write_bytes(path, json.dumps(content, **options).encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Writes `content` and replaces `path` only when all is written; as for `write_json`, the last writer stands."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
     try:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_bytes(content)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)

@@ -248,7 +248,10 @@ def make_prompter(options: Any, chat: Chat, wording: Wording) -> Prompter:
     """The prompter that `config.prompt` describes."""
     if options.style not in ("windowed", "transcript"):
         raise ValueError(f"config.prompt.style is {options.style!r}; expected 'windowed' or 'transcript'")
-    return Prompter(chat, wording, options.style, options.history_turns, options.show_admissible, options.prompt_tokens)
+    return Prompter(
+        chat, wording, options.style, options.history_turns, options.show_admissible, options.prompt_tokens,
+        options.keep_task,
+    )  # fmt: skip
 
 
 def make_teacher(

@@ -343,8 +343,9 @@ def _make(options: WarmStart, config: Any, world: World, wording: Wording, direc
     texts = world_texts(world, wording, tasks[:400], config.max_turns, show_admissible=prompt.show_admissible)
     tokenizer = build_tokenizer(texts, phrases=phrases)
     prompter = Prompter(
-        Chat(tokenizer), wording, prompt.style, prompt.history_turns, prompt.show_admissible, prompt.prompt_tokens
-    )
+        Chat(tokenizer), wording, prompt.style, prompt.history_turns, prompt.show_admissible, prompt.prompt_tokens,
+        prompt.keep_task,
+    )  # fmt: skip
     model_config = student_config(options, len(tokenizer), prompt.prompt_tokens + prompt.response_tokens)
     graphdef, params = split(_untrained(model_config, tokenizer, options.seed))
     demonstrator = Demonstrator(world, prompter, options, config.max_turns)

@@ -1,4 +1,4 @@
-"""Shared fixtures and the options --slow, --pretrained and --vllm. Nothing here needs a network or a GPU."""
+"""Shared fixtures and options that run more tests. Nothing here needs a network or a GPU."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests marked slow, too")
     parser.addoption("--pretrained", action="store_true", help="run the tests on the weights of SmolLM2, too")
     parser.addoption("--vllm", action="store_true", help="run the tests on a real vLLM server, too")
+    parser.addoption("--swebench", action="store_true", help="run the tests beside the official grading, too")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for name in ("slow", "pretrained", "vllm"):
+    for name in ("slow", "pretrained", "vllm", "swebench"):
         for item in items:
             if name in item.keywords and not config.getoption(f"--{name}"):
                 item.add_marker(pytest.mark.skip(reason=f"{name}; run with --{name}"))

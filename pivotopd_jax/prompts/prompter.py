@@ -2,6 +2,9 @@
 
 `windowed` (the papers'): one user turn, rebuilt each time, with the last H turns and the admissible actions.
 `transcript`: the whole episode as a growing chat, so that a cache of keys and values serves all its turns.
+
+Where a context is too long, its oldest tokens go; in a transcript that keeps its task, whole turns go from between the
+task and the latest turns, and it says how many.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ import numpy as np
 from pivotopd_jax.prompts.chat import Chat
 from pivotopd_jax.prompts.hints import is_privileged
 from pivotopd_jax.records import Observation, Turn
+
+LEFT_OUT = "\n\n[The first {count} turns are left out for length; the last of them showed this.]\n"
 
 
 class PrivilegedPrompt(RuntimeError):
@@ -73,7 +78,8 @@ class Prompter:
         style: "windowed" or "transcript".
         history_turns: turns shown in the windowed style.
         show_admissible: whether the present turn lists the admissible actions.
-        prompt_tokens: longest context in tokens; a longer one loses its oldest tokens.
+        prompt_tokens: longest context in tokens.
+        keep_task: whether a transcript that is longer keeps its task; see the top of this file.
     """
 
     chat: Chat
@@ -82,6 +88,7 @@ class Prompter:
     history_turns: int
     show_admissible: bool
     prompt_tokens: int
+    keep_task: bool = False
 
     def context(self, history: Sequence[Turn], observation: Observation, hint: str = "") -> np.ndarray:
         """Context of the turn at which `observation` is shown after `history`.
@@ -137,15 +144,30 @@ class Prompter:
 
     def _transcript(self, history: Sequence[Turn], observation: Observation, suffix: str) -> np.ndarray:
         shown = [turn.observation for turn in history] + [observation]
-        pieces = []
-        for index, seen in enumerate(shown):
-            present = suffix if index == len(history) else ""
-            if index == 0:
-                pieces.append(self.chat.opening(self.wording.opening(seen) + present))
-            else:
-                said = history[index - 1].response_ids
-                pieces += [said, self.chat.following(self.wording.following(seen) + present, said)]
+        texts = [self.wording.opening(shown[0]), *map(self.wording.following, shown[1:])]
+        texts[-1] += suffix
+        pieces = [self.chat.opening(texts[0])]
+        for turn, text in zip(history, texts[1:], strict=True):
+            pieces.append(np.concatenate([turn.response_ids, self.chat.following(text, turn.response_ids)]))
+        if self.keep_task and history and sum(map(len, pieces)) > self.prompt_tokens:
+            pieces = self._latest(texts, pieces)
         return np.concatenate(pieces).astype(np.int32)
+
+    def _latest(self, texts: Sequence[str], pieces: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The task, how many turns are left out after it, and the latest turns, as many as fit.
+
+        Turns go by quarters of `prompt_tokens`, so that most contexts still begin with the one before them.
+        """
+        ends, quarter = np.cumsum([len(piece) for piece in pieces]), max(1, self.prompt_tokens // 4)
+        last = len(pieces) - 1
+        kept = list(pieces)
+        for bound in range(quarter, int(ends[-1]) + quarter, quarter):
+            first = min(last, int(np.searchsorted(ends, bound)) + 1)  # the first turn after `bound` tokens
+            opening = texts[0] + LEFT_OUT.format(count=first) + texts[first]
+            kept = [self.chat.opening(opening), *pieces[first + 1 :]]
+            if sum(map(len, kept)) <= self.prompt_tokens:
+                break
+        return kept
 
     def _truncate(self, ids: np.ndarray, hint: str) -> np.ndarray:
         if len(ids) <= self.prompt_tokens:

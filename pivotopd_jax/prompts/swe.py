@@ -14,6 +14,11 @@ FORMAT = (
     "Each command runs in a shell of its own, in the top directory of the repository; only files stay from one to the "
     f"next. When the work is done: echo {DONE}"
 )
+ONLY = (
+    "Only these commands are carried out, for a change N: cat .changes/N shows it, git apply -R .changes/N takes it "
+    f"back, git apply .changes/N brings it back; sh .changes/test runs tests; echo {DONE} hands in."
+)
+"""What tasks say in which only a few commands are carried out."""
 
 _THINK = re.compile(r"<think>.*?</think>", re.DOTALL)
 _BLOCK = re.compile(r"```bash[ \t]*\n(.*?)\n[ \t]*```", re.DOTALL)
@@ -25,11 +30,11 @@ class SweWording:
     phrases: Sequence[str] = (
         OPENS, CLOSES, "<returncode>0</returncode>\n<output>\n", "<returncode>1</returncode>\n<output>\n", "</output>",
         f"echo {DONE}", "git apply .changes/", "git apply -R .changes/", "cat .changes/", "sh .changes/test",
-        " fail: one of its last changes broke it. Changes:\n", "The tests of ",
+        " fail: one of its last changes broke it. Changes:\n", "The tests of ", f"\n{ONLY}", f"\n\n{FORMAT}",
     )  # fmt: skip
 
     def opening(self, observation: Observation) -> str:
-        return observation.text
+        return f"{observation.text}\n\n{FORMAT}"
 
     def following(self, observation: Observation) -> str:
         return observation.text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pivotopd_jax.envs.swe import finishing
+from pivotopd_jax.envs.swe import changes, finishing
 from pivotopd_jax.prompts import swe
 from pivotopd_jax.prompts.swe import FORMAT, SweWording
 from pivotopd_jax.records import Observation, Turn
@@ -58,5 +58,10 @@ def test_what_of_a_command_holds_elsewhere():
     assert {action: WORDING.gist(action) for action in gists} == gists
 
 
-def test_the_last_word_is_the_environments():
+def test_the_words_are_the_environments():
     assert swe.DONE == finishing.DONE
+    assert swe.ONLY == changes.ONLY
+
+
+def test_a_transcript_opens_with_the_task_and_how_to_answer():
+    assert WORDING.opening(Observation("It fails.")) == f"It fails.\n\n{FORMAT}"

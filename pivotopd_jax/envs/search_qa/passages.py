@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pivotopd_jax.envs.search_qa.data_files import DataError, read_lines, text_of
+from pivotopd_jax.envs.row_files import DataError, read_lines, text_of
 
 
 class Passage(NamedTuple):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pivotopd_jax.envs.search_qa.data_files import DataError, read_lines, text_of
+from pivotopd_jax.envs.row_files import DataError, read_rows, text_of
 from pivotopd_jax.envs.search_qa.passages import Passage
 
 TEST_SETS = ("nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle")
@@ -49,13 +49,12 @@ def read_questions(path: Path, passages: Mapping[str, Passage] | None = None) ->
         passages: of the corpus, by id. None where there is none: then supports have ids, but no contents.
 
     Raises:
-        DataError: a broken row, an unknown set, or a support that the corpus does not have.
+        DataError: a damaged file, a broken row, an unknown set, or a support that the corpus does not have.
         ImportError: a .parquet file, and nothing to read it with.
         FileNotFoundError: no such file.
     """
-    rows = _parquet_rows(path) if path.suffix == ".parquet" else read_lines(path)
     found: dict[str, Question] = {}
-    for number, (where, row) in enumerate(rows):
+    for number, (where, row) in enumerate(read_rows(path)):
         question = _question(row, where, f"{path.name.partition('.')[0]}-{number}", passages)
         if question.id in found:
             raise DataError(f"{where}: the id {question.id!r} was there before; expected each question once")
@@ -130,22 +129,3 @@ def _support(id: Any, where: str, passages: Mapping[str, Passage] | None) -> Pas
     if str(id) not in passages:
         raise DataError(f"{where}: the supporting passage {id!r} is not in the corpus; expected one of its ids")
     return passages[str(id)]
-
-
-def _parquet_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    if not path.is_file():
-        raise FileNotFoundError(f"no such file: {path}")
-    for number, row in enumerate(_read_parquet(path), 1):
-        yield f"{path}, row {number}", row
-
-
-def _read_parquet(path: Path) -> list[dict[str, Any]]:
-    """Rows as plain values, by pyarrow: pandas needs it, too."""
-    try:
-        from pyarrow import parquet  # pyright: ignore[reportMissingImports]
-    except ImportError as error:
-        raise ImportError(f"{path} is a parquet file; pip install pyarrow, or convert it to .jsonl") from error
-    try:
-        return parquet.read_table(path).to_pylist()
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read as parquet ({error}); download it again") from error

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from pivotopd_jax.envs.search_qa.data_files import DataError
+from pivotopd_jax.envs.row_files import DataError
 from pivotopd_jax.envs.search_qa.passages import Passage
 
 if TYPE_CHECKING:

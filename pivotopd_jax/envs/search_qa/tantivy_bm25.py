@@ -16,7 +16,7 @@ from pathlib import Path
 import tantivy
 from tantivy import Occur, Query
 
-from pivotopd_jax.envs.search_qa.data_files import DataError
+from pivotopd_jax.envs.row_files import DataError
 from pivotopd_jax.envs.search_qa.passages import Passage
 from pivotopd_jax.envs.search_qa.retrieval import Hit, terms
 

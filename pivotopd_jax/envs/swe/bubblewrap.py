@@ -1,10 +1,10 @@
 """A sandbox of Linux namespaces, by Debian's `bubblewrap`: no daemon, no image, some tens of milliseconds a command.
 
 A command sees the system's programs (/usr, read-only), a Python with pytest, and its working tree; no network, no other
-host file, no process but its own, and an unprivileged user without capabilities. All it can write to is in memory and
-bounded. When it ends, or is stopped, every process that it began is gone.
+host file, no key of the host's, no process but its own, and an unprivileged user without capabilities. All it can write
+to is in memory and bounded. When it ends, or is stopped, every process that it began is gone.
 
-Left out on purpose: a filter of system calls. The kernel is shared; who fears its holes puts a virtual machine around.
+The kernel is shared, and only a few system calls are refused; who fears its holes puts a virtual machine around.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import platform
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ from typing import IO
 from pivotopd_jax.envs.swe.boxed import GRACE, run_boxed
 from pivotopd_jax.envs.swe.cgroups import bounded_group
 from pivotopd_jax.envs.swe.sandbox import MEBIBYTE, NO_FILES, SHOWN, Limits, Ran, SandboxUnavailable, Tree
+from pivotopd_jax.envs.swe.seccomp import system_call_filter
 
 TOP = "/testbed"
 USER = 64_999
@@ -74,13 +76,14 @@ _ENVIRONMENT = {
 
 _COMMIT = (
     "rm -rf .git && git init -q . && git add -A -f && "
-    f"GIT_AUTHOR_DATE={_DATE} GIT_COMMITTER_DATE={_DATE} git commit -q -m 'The repository' && rm -rf .git/hooks"
+    f"GIT_AUTHOR_DATE={_DATE} GIT_COMMITTER_DATE={_DATE} git commit -q -m 'The repository' && rm -rf .git/hooks "
+    "&& git read-tree HEAD"  # an index that does not say when and where the files were laid out
 )
 
 _DIFFERENCE = """
 set -e -o pipefail
 find . -mindepth 1 -maxdepth 1 ! -name .git -exec rm -rf {} +
-tar -xf /inputs/tree --exclude=./.git
+tar -xf /inputs/tree --exclude=.git
 git add -A -f
 git diff --cached --binary --no-color --no-ext-diff --no-textconv HEAD | base64 -w 0
 """
@@ -99,6 +102,12 @@ class Bubblewrap:
     packages: Path
     limits: Limits = field(default_factory=Limits)
     grace: float = GRACE
+
+    @property
+    def identity(self) -> str:
+        """On what the result of a command depends beside the command and its tree."""
+        what = (_RUNNER, _ENVIRONMENT, self.packages.name, self.limits, host_python(), sys.version, platform.platform())
+        return repr(what)
 
     def run(
         self, tree: Tree, command: str, *, seconds: float | None = None, shown: int = SHOWN,
@@ -128,7 +137,8 @@ class Bubblewrap:
                 *(laid(f"/inputs/{name}", content) for name, content in files.items()),
             ]
             built = [*_namespaces(self.packages, limits.disk), *(part for _, parts in inputs for part in parts)]
-            built += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", TOP]
+            refused = stack.enter_context(_in_memory(system_call_filter(platform.machine()))).fileno()
+            built += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", TOP, "--seccomp", str(refused)]
             # On the command line they could be read inside, with the paths of this host.
             options = stack.enter_context(_in_memory("\0".join(built).encode())).fileno()
             line = [
@@ -137,7 +147,7 @@ class Bubblewrap:
             ]  # fmt: skip
             return run_boxed(
                 line, tree, stack.enter_context(_in_memory(tree)), seconds=most, grace=self.grace, shown=shown,
-                largest=2 * limits.disk, pass_fds=[options, *(number for number, _ in inputs)],
+                largest=2 * limits.disk, pass_fds=[options, refused, *(number for number, _ in inputs)],
             )  # fmt: skip
 
 

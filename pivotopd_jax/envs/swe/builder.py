@@ -19,7 +19,7 @@ from pathlib import Path
 from pivotopd_jax.envs.swe.archives import Package, as_archive, repository_files
 from pivotopd_jax.envs.swe.bubblewrap import Bubblewrap, BubblewrapSandbox
 from pivotopd_jax.envs.swe.finishing import SUBMIT
-from pivotopd_jax.envs.swe.grading import PASSED, grade_patch, results, test_command
+from pivotopd_jax.envs.swe.grading import PASSED, is_sound, results, test_command
 from pivotopd_jax.envs.swe.instances import Instance, write_instances
 from pivotopd_jax.envs.swe.mutations import Mutation, as_patch, mutations
 from pivotopd_jax.envs.swe.sandbox import MEBIBYTE, Ran
@@ -119,7 +119,7 @@ def make_task(workshop: Workshop, mutation: Mutation) -> Instance | None:
         version=package.version,
         archive=archive_name(package),
     )
-    return instance if _holds(instance, sandbox) else None
+    return instance if is_sound(instance, sandbox, TRIES) else None
 
 
 def statement(package: Package, failing: Sequence[str], complaint: str) -> str:
@@ -177,15 +177,6 @@ def _tasks(workshop: Workshop, seed: int, workers: int, pool: ThreadPoolExecutor
     for first in range(0, len(mistakes), workers):
         made = pool.map(lambda mutation: make_task(workshop, mutation), mistakes[first : first + workers])
         yield from filter(None, made)
-
-
-def _holds(instance: Instance, sandbox: BubblewrapSandbox) -> bool:
-    """Whether the right patch solves it and none does not, each time."""
-    right = instance.patch.encode()
-    return all(
-        grade_patch(instance, sandbox, right).resolved and not grade_patch(instance, sandbox, b"").resolved
-        for _ in range(TRIES)
-    )
 
 
 def _run(sandbox: BubblewrapSandbox, tests: Sequence[str]) -> Ran:

@@ -15,12 +15,17 @@ from random import Random
 from pivotopd_jax.envs.swe.bubblewrap import Bubblewrap, BubblewrapSandbox
 from pivotopd_jax.envs.swe.finishing import SUBMIT
 from pivotopd_jax.envs.swe.instances import Instance
-from pivotopd_jax.envs.swe.remembered import Remembered
+from pivotopd_jax.envs.swe.remembered import KeptBytes, Remembered
 from pivotopd_jax.envs.swe.sandbox import Tree
 
 FOLDER = ".changes"
 TEST = f"sh {FOLDER}/test"
 PASSED = "passed"
+ONLY = (
+    f"Only these commands are carried out, for a change N: cat {FOLDER}/N shows it, git apply -R {FOLDER}/N takes it "
+    f"back, git apply {FOLDER}/N brings it back; {TEST} runs tests; {SUBMIT} hands in."
+)
+"""The student's commands, as every task of this kind states them."""
 
 APART = 10
 """Lines between two changes; each shows three lines around itself."""
@@ -72,8 +77,9 @@ class Changes:
 
 
 def compose(
-    instances: Sequence[Instance], number: int, count: int, machine: Bubblewrap, archive: Tree, *, order: int = 0
-) -> tuple[Instance, Remembered, Changes]:
+    instances: Sequence[Instance], number: int, count: int, machine: Bubblewrap, archive: Tree, kept: KeptBytes, *,
+    order: int = 0,
+) -> tuple[Instance, Remembered, Changes]:  # fmt: skip
     """The task of finding the mistake of one instance among right changes, which come from others of its repository.
 
     Args:
@@ -82,6 +88,7 @@ def compose(
         count: changes in all, at most as many as there are instances.
         machine: runs the commands.
         archive: the repository.
+        kept: results of commands, shared with other tasks and processes.
         order: decides which other changes there are, and how they are numbered.
 
     Returns:
@@ -98,7 +105,8 @@ def compose(
         f"git apply -R /inputs/broken && mkdir {FOLDER} && cp {' '.join(f'/inputs/{name}' for name in files)} {FOLDER}"
     )
     sandbox = BubblewrapSandbox(machine, archive, prepare, {**files, "broken": broken.patch.encode()})
-    return _told(broken, listed, order), Remembered(sandbox), Changes(count, guilty)
+    remembered = Remembered(sandbox, kept, machine=machine.identity)
+    return _told(broken, listed, order), remembered, Changes(count, guilty)
 
 
 def apart(instances: Sequence[Instance]) -> list[Instance]:
@@ -131,7 +139,7 @@ def reverse(patch: str) -> str:
 
 def _told(broken: Instance, listed: Sequence[Instance], order: int) -> Instance:
     lines = [f"{n} {file}" for n, one in enumerate(listed, 1) for file, _ in _touched(one.patch)[:1]]
-    text = f"The tests of {broken.repo} fail: one of its last changes broke it. Changes:\n" + "\n".join(lines)
+    text = "\n".join([f"The tests of {broken.repo} fail: one of its last changes broke it. Changes:", *lines, ONLY])
     return replace(broken, id=f"{broken.id}.{order}", statement=text)
 
 

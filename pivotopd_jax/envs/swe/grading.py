@@ -1,8 +1,8 @@
 """Is a task solved? Its tests, run on a fresh copy of the repository to which only the change was brought.
 
-As in SWE-bench: the change is a diff; the tests, and the files that steer pytest, are not the student's to change.
-Left out, as there: what code of the repository does to the process in which it is tested. Who rewrites the program so
-that it fakes pytest's report is not found out.
+As in SWE-bench: the change is a diff; the tests, their folders, and the files that steer pytest, are not the student's
+to change. Left out, as there: what code of the repository does to the process in which it is tested. Who rewrites the
+program so that it fakes pytest's report is not found out.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pivotopd_jax.envs.swe.instances import Instance
 from pivotopd_jax.envs.swe.sandbox import MEBIBYTE, Ran, Sandbox, Tree
 
 STEERING = (
-    "*conftest.py", "*sitecustomize.py", "*usercustomize.py", "*.pth", "pytest.ini", ".pytest.ini", "tox.ini",
-    "setup.cfg", "pyproject.toml",
+    "*conftest.py", "*sitecustomize.py", "*usercustomize.py", "*.pth", "*entry_points.txt", "pytest.ini", ".pytest.ini",
+    "tox.ini", "setup.cfg", "pyproject.toml",
 )  # fmt: skip
 """Files by which the tests could be led astray; a change to them does not count, unless the right one changes them."""
 
@@ -26,6 +26,7 @@ PASSED, FAILED = frozenset({"PASSED", "XFAIL"}), frozenset({"FAILED", "ERROR"})
 TEST_SECONDS = 300.0
 
 _RESULT = re.compile(r"^(PASSED|FAILED|ERROR|XFAIL|XPASS) (\S+)", re.MULTILINE)
+_TEST_FOLDER = re.compile(r"(?:[^/]+/)*?tests?(?=/)")
 _TOUCHED = re.compile(r"^diff --git a/(\S+) b/", re.MULTILINE)
 
 
@@ -79,13 +80,21 @@ def _passed(test: str, outcomes: Mapping[str, str]) -> bool:
     return {outcomes[name] in PASSED for name in outcomes if name.startswith(test)} == {True}
 
 
+def kept_files(instance: Instance) -> list[str]:
+    """What a student's change cannot touch, as patterns of `git apply`: the tests, what steers pytest, and folders of
+    tests with the helpers that lie there, unless the right patch changes something in them.
+    """
+    may_touch = _TOUCHED.findall(instance.patch)
+    folders = sorted({f"{found[0]}/" for file in instance.test_files if (found := _TEST_FOLDER.match(file))})
+    closed = [f"{folder}*" for folder in folders if not any(file.startswith(folder) for file in may_touch)]
+    return [*instance.test_files, *closed, *(name for name in STEERING if name not in may_touch)]
+
+
 def run_tests(instance: Instance, sandbox: Sandbox, patch: bytes) -> Ran:
     """Runs the tests of `instance` after `patch`, in a fresh copy of the repository."""
-    may_touch = set(_TOUCHED.findall(instance.patch))
-    kept = [*instance.test_files, *(name for name in STEERING if name not in may_touch)]
     steps = ["set -e"]
     if patch.strip():
-        left_out = " ".join(f"--exclude={shlex.quote(name)}" for name in kept)
+        left_out = " ".join(f"--exclude={shlex.quote(name)}" for name in kept_files(instance))
         steps.append(f"git apply --whitespace=nowarn {left_out} /inputs/patch")
     if instance.test_patch.strip():
         steps.append("git apply --whitespace=nowarn /inputs/test_patch")
@@ -113,3 +122,18 @@ def grade_patch(instance: Instance, sandbox: Sandbox, patch: bytes) -> Verdict:
 def grade(instance: Instance, sandbox: Sandbox, tree: Tree) -> Verdict:
     """What the change from the start to `tree` makes of the tests."""
     return grade_patch(instance, sandbox, sandbox.difference(tree))
+
+
+def is_sound(instance: Instance, sandbox: Sandbox, times: int) -> bool:
+    """Whether the right patch of a task solves it and an empty one does not, every one of so many times.
+
+    Raises:
+        ValueError: `instance.patch` is the one that breaks the repository.
+    """
+    if instance.breaks:
+        raise ValueError(f"task {instance.id!r} has only the patch that broke it; expected one that mends")
+    right = instance.patch.encode()
+    return all(
+        grade_patch(instance, sandbox, right).resolved and not grade_patch(instance, sandbox, b"").resolved
+        for _ in range(times)
+    )

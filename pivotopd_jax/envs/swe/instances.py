@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pivotopd_jax.envs.search_qa.data_files import DataError, read_lines
+from pivotopd_jax.envs.row_files import DataError, read_rows
 
 FILES = ("tasks.jsonl", "tasks.jsonl.gz", "tasks.parquet")
 
@@ -59,14 +59,14 @@ def read_instances(path: Path) -> list[Instance]:
     """The rows of a file .jsonl, .jsonl.gz or .parquet.
 
     Raises:
-        DataError: a row that cannot be used, or two of the same name.
+        DataError: a damaged file, a row that cannot be used, or two of the same name.
         ImportError: .parquet needs pyarrow.
     """
     found: dict[str, Instance] = {}
-    for number, row in enumerate(_rows(path), 1):
-        instance = _instance(row, f"{path}, row {number}")
+    for where, row in read_rows(path):
+        instance = _instance(row, where)
         if instance.id in found:
-            raise DataError(f"{path}, row {number}: a second task {instance.id!r}")
+            raise DataError(f"{where}: a second task {instance.id!r}")
         found[instance.id] = instance
     return list(found.values())
 
@@ -121,16 +121,6 @@ def _names(value: Any, where: str) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise DataError(f"{where}: FAIL_TO_PASS and PASS_TO_PASS must be lists of names, or such lists as JSON strings")
     return tuple(names)
-
-
-def _rows(path: Path) -> Sequence[Mapping[str, Any]]:
-    if path.suffix == ".parquet":
-        try:
-            from pyarrow import parquet  # pyright: ignore[reportMissingImports]
-        except ImportError as error:
-            raise ImportError(f"{path} is a parquet file; pip install pyarrow, or convert it to .jsonl") from error
-        return parquet.read_table(path).to_pylist()
-    return [row for _, row in read_lines(path)]
 
 
 def find_instances(source: Path) -> Path:

@@ -20,6 +20,7 @@ from pivotopd_jax.envs.swe.instances import FILES, Instance, find_instances, rea
 from pivotopd_jax.envs.swe.packages import PACKAGES
 from pivotopd_jax.envs.swe.planner import SwePlanner
 from pivotopd_jax.envs.swe.provision import sandbox_packages
+from pivotopd_jax.envs.swe.remembered import KeptBytes
 from pivotopd_jax.envs.swe.sandbox import Limits, Sandbox
 from pivotopd_jax.envs.swe.swerex import RemoteSandbox
 from pivotopd_jax.files import one_at_a_time, user_cache, whole_directory
@@ -70,7 +71,7 @@ class Swe:
                 containers here. Its password is in the environment variable SWEREX_TOKEN, if it has one.
             limits: of a command.
             episode: of an episode.
-            cache: directory of what is made; None for the user's own cache.
+            cache: directory of what is made, and of what is remembered; None for the user's own cache.
 
         Raises:
             ValueError: an argument that is not one of the above.
@@ -132,11 +133,11 @@ class Swe:
         usable = {archive: apart(group) for archive, group in groups.items() if archive}
         large = {archive: group for archive, group in usable.items() if len(group) >= self._changes}
         chosen = in_split([one for group in large.values() for one in group], split)
-        tasks = []
+        tasks, kept = [], KeptBytes(self._cache / "remembered")
         for one, order in itertools.product(chosen, range(self._orders)):
             group, files = large[one.archive], load_archive(directory / one.archive)
             where = group.index(one)
-            told, sandbox, changes = compose(group, where, self._changes, self._machine(), files, order=order)
+            told, sandbox, changes = compose(group, where, self._changes, self._machine(), files, kept, order=order)
             tasks.append(Task(told.id, "SWE", Assignment(told, sandbox, changes)))
         return tasks
 

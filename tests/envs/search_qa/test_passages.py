@@ -1,4 +1,4 @@
-"""Passages and lines of files: read, and refused with one message."""
+"""Passages of files: read, and refused with one message."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import gzip
 
 import pytest
 
+from pivotopd_jax.envs.row_files import DataError
 from pivotopd_jax.envs.search_qa import passages
-from pivotopd_jax.envs.search_qa.data_files import DataError, read_lines
 from pivotopd_jax.envs.search_qa.passages import Passage, find_passages, make_passage, read_passages
 
 GOOD = '{"id": "1", "contents": "\\"A B\\"\\nc d"}\n'
@@ -25,9 +25,6 @@ def test_gzipped(tmp_path):
     path = tmp_path / "c.jsonl.gz"
     path.write_bytes(gzip.compress(GOOD.encode()))
     assert [passage.id for passage in read_passages(path)] == ["1"]
-    path.write_bytes(gzip.compress((GOOD * 1000).encode())[:-20])
-    with pytest.raises(DataError, match=r"c.jsonl.gz is damaged \(.*\); download it again"):
-        list(read_lines(path))
     path.write_bytes(b"not gzip")
     with pytest.raises(DataError, match="is damaged"):
         read_passages(path)
@@ -36,10 +33,7 @@ def test_gzipped(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", r"c.jsonl, line 2 is not JSON \(.*\); expected one object a line"),
-        ("[1]", r"line 2 is \[1\]; expected a JSON object"),
-        ("\udcff", r"line 2 is not JSON"),
-        ("[" * 100_000, r"line 2 is not JSON"),
+        ("{", r"c.jsonl, line 2 is not JSON"),
         ('{"contents": "x"}', "line 2: 'id' is missing; expected a text that is not empty"),
         ('{"id": "2", "contents": 5}', "line 2: 'contents' is 5; expected a text"),
         ('{"id": "2", "contents": " "}', "line 2: 'contents' is ' '; expected a text"),
@@ -48,7 +42,7 @@ def test_gzipped(tmp_path):
 )
 def test_broken_lines(tmp_path, line, message):
     path = tmp_path / "c.jsonl"
-    path.write_text(GOOD + line, errors="surrogateescape")
+    path.write_text(GOOD + line)
     with pytest.raises(DataError, match=message):
         read_passages(path)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from types import SimpleNamespace
 
 import pytest
 
+from pivotopd_jax.envs import row_files
+from pivotopd_jax.envs.row_files import DataError
 from pivotopd_jax.envs.search_qa import questions
-from pivotopd_jax.envs.search_qa.data_files import DataError
 from pivotopd_jax.envs.search_qa.passages import Passage, read_passages
 from pivotopd_jax.envs.search_qa.questions import Question, held_out, in_split, read_questions
 
@@ -59,21 +59,11 @@ def test_parquet_rows(tmp_path, monkeypatch):
     path = tmp_path / "q.parquet"
     path.write_bytes(b"PAR1")
     row = {**UPSTREAM, "question": None, "golden_answers": (gold for gold in ["Eva"])}
-    monkeypatch.setattr(questions, "_read_parquet", lambda path: [row])
+    monkeypatch.setattr(row_files, "_read_parquet", lambda path: [row])
     assert read_questions(path)[0][2:4] == ("who sang it?", ("Eva",))
-    monkeypatch.setattr(questions, "_read_parquet", lambda path: [{**row, "data_source": "x"}])
+    monkeypatch.setattr(row_files, "_read_parquet", lambda path: [{**row, "data_source": "x"}])
     with pytest.raises(DataError, match=r"q.parquet, row 1: data_source 'x' is not known"):
         read_questions(path)
-
-
-def test_a_broken_parquet_file(tmp_path, monkeypatch):
-    def read_table(path):
-        raise ValueError("no footer")
-
-    monkeypatch.setitem(sys.modules, "pyarrow", SimpleNamespace(parquet=SimpleNamespace(read_table=read_table)))
-    (tmp_path / "q.parquet").write_bytes(b"x")
-    with pytest.raises(DataError, match=r"cannot be read as parquet \(no footer\); download it again"):
-        read_questions(tmp_path / "q.parquet")
 
 
 @pytest.mark.parametrize(

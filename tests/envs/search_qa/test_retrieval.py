@@ -6,8 +6,8 @@ import math
 
 import pytest
 
+from pivotopd_jax.envs.row_files import DataError
 from pivotopd_jax.envs.search_qa import retrieval
-from pivotopd_jax.envs.search_qa.data_files import DataError
 from pivotopd_jax.envs.search_qa.passages import Passage, read_passages
 from pivotopd_jax.envs.search_qa.retrieval import Bm25, terms
 

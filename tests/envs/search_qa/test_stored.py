@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from pivotopd_jax.envs.mapped import MappedRecords
+from pivotopd_jax.envs.row_files import DataError
 from pivotopd_jax.envs.search_qa import stored
-from pivotopd_jax.envs.search_qa.data_files import DataError
 from pivotopd_jax.envs.search_qa.passages import Passage, make_passage
 from pivotopd_jax.envs.search_qa.retrieval import Bm25
 from pivotopd_jax.envs.search_qa.stored import build, load_bm25, open_index, stored_passages

@@ -9,8 +9,8 @@ from collections import Counter
 
 import pytest
 
+from pivotopd_jax.envs.row_files import DataError
 from pivotopd_jax.envs.search_qa import stored
-from pivotopd_jax.envs.search_qa.data_files import DataError
 from pivotopd_jax.envs.search_qa.questions import TEST_SETS
 from pivotopd_jax.envs.search_qa.serving import RetrievalServer
 from pivotopd_jax.envs.search_qa.stored import load_bm25

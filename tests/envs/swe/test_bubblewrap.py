@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from swe_repository import archive
 from pivotopd_jax.envs.swe.bubblewrap import EMPTY, LONGEST_COMMAND, BubblewrapSandbox, check_bubblewrap
 from pivotopd_jax.envs.swe.cgroups import group_parents
 from pivotopd_jax.envs.swe.sandbox import SandboxUnavailable
+from pivotopd_jax.envs.swe.seccomp import MACHINES
 
 
 def running(words: str) -> list[str]:
@@ -45,6 +47,14 @@ def test_a_command_leads_from_one_tree_to_another(sandbox):
 def test_equal_files_are_equal_trees(machine):
     trees = [machine.run(EMPTY, f"sleep {pause}; echo one > a; mkdir b; touch b/c").tree for pause in (0, 0.1)]
     assert trees[0] == trees[1]
+
+
+def test_a_repository_is_laid_out_alike_every_time(machine):
+    """Its git does not say when and where: what is remembered of a start holds for every later one."""
+    files = archive({"a.py": "A = 1\n", "b/c.py": "C = 3\n"})
+    starts = [BubblewrapSandbox(machine, files, prepare=f"sleep {pause}").start for pause in (0, 1.1)]
+    assert starts[0] == starts[1]
+    assert machine.run(starts[0], "git status --short; git diff; git stash").output.head == "No local changes to save\n"
 
 
 def test_the_repository_has_one_commit_and_no_history(sandbox):
@@ -82,6 +92,13 @@ def test_what_changed_is_told_as_a_diff(sandbox):
     back = sandbox.run(sandbox.start, "git apply /inputs/patch && cat adding.py latin.txt", files={"patch": patch})
     assert "a + b" in back.output.head
     assert back.output.head.endswith("caf�")
+
+
+def test_a_repository_within_the_repository_is_told_as_its_files(sandbox):
+    ran = sandbox.run(sandbox.start, "mkdir sub; cd sub; git init -q .; echo x > a; git add a; git commit -qm sub")
+    patch = sandbox.difference(ran.tree)
+    assert b"+++ b/sub/a\n@@ -0,0 +1 @@\n+x\n" in patch
+    assert b"Subproject" not in patch
 
 
 def test_who_and_what_is_seen(machine):
@@ -136,6 +153,39 @@ def test_the_loopback_of_the_host_is_out_of_reach(machine):
             assert re.search(r"refused|unreachable", ran.output.head)
     devices = machine.run(EMPTY, "cat /proc/net/dev | tail -n +3 | cut -d: -f1").output.head.split()
     assert devices == ["lo"]
+
+
+KEYS = """
+import ctypes, sys
+call = ctypes.CDLL(None).syscall
+text = ctypes.create_string_buffer(6)
+add_key, keyctl, session, join, search, read = {numbers}, -3, 1, 10, 11
+if "host" in sys.argv:
+    call(keyctl, join, None)
+    call(add_key, b"user", b"pivotopd", b"sesame", 6, session)
+call(keyctl, read, call(keyctl, search, session, b"user", b"pivotopd", 0), text, 6)
+print(text.value)
+"""
+
+
+def test_keys_of_the_host_are_out_of_reach(machine):
+    """A key in the session of whoever starts the sandbox is read by the same lines outside."""
+    if platform.machine() not in MACHINES:
+        pytest.skip(f"no numbers of system calls for {platform.machine()}")
+    refused = MACHINES[platform.machine()].refused
+    code = KEYS.format(numbers=f"{refused[0]}, {refused[2]}")
+    script = (
+        f"import pathlib\nfrom pivotopd_jax.envs.swe.bubblewrap import *\nexec({code!r})\n"
+        f"machine = Bubblewrap(pathlib.Path({str(machine.packages)!r}))\n"
+        f"print(machine.run(EMPTY, 'python - <<X\\n' + {code!r} + 'X').output.head)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, "host"], cwd=Path(__file__).parents[3], stdout=subprocess.PIPE, text=True,
+        check=True,
+    )  # fmt: skip
+    if done.stdout.splitlines()[0] != "b'sesame'":
+        pytest.skip("the kernel gives this process no keys")
+    assert done.stdout.splitlines() == ["b'sesame'", "b''", ""]
 
 
 def test_a_fork_bomb_ends(machine):
@@ -235,6 +285,31 @@ def test_a_tree_that_cannot_be_read(machine):
     """What a command closes to itself is opened again, so that it is kept."""
     tree = machine.run(EMPTY, "mkdir -p a/b; echo kept > a/b/c; chmod 000 a/b/c a/b a; mkfifo pipe").tree
     assert machine.run(tree, "cat a/b/c; test -p pipe && echo pipe").output.head == "kept\npipe\n"
+
+
+def test_what_a_tree_may_hold(machine):
+    """Links that lead out of it are kept, and lead nowhere; names may be any bytes."""
+    command = "ln -s /etc/shadow a; ln -s / b; mkdir d; ln -s ../../.. d/c; touch -- -rf $'\\xff\\n'"
+    tree = machine.run(EMPTY, command).tree
+    names = machine.run(tree, "find . -print0 | sort -z").output.head.split("\0")
+    assert names == [".", "./-rf", "./a", "./b", "./d", "./d/c", "./\ufffd\n", ""]
+    shown = machine.run(tree, "cat a b/etc/shadow d/c/etc/shadow").output.head.splitlines()
+    assert len(shown) == 3
+    assert all(line.endswith("No such file or directory") for line in shown)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "for i in `seq 60`; do truncate -s 15M s$i; done",
+        "python -c \"for i in range(80000): open(str(i), 'w').close()\"",
+    ],
+    ids=["holes", "empty files"],
+)
+def test_a_tree_that_takes_no_disk_and_cannot_be_kept(machine, command):
+    ran = machine.run(EMPTY, command)
+    assert (ran.status, ran.ending, ran.tree) == (-1, "lost", EMPTY)
+    assert ran.why == "the working tree takes more than 32 MiB"
 
 
 def test_no_caches_are_kept(machine):

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from swe_repository import archive
 
 from pivotopd_jax.envs.swe.bubblewrap import Bubblewrap
-from pivotopd_jax.envs.swe.changes import TEST, Changes, apart, compose, reverse
+from pivotopd_jax.envs.swe.changes import ONLY, TEST, Changes, apart, compose, reverse
 from pivotopd_jax.envs.swe.engine import EXPECTED, Assignment, SweEnv, SweSnapshot
 from pivotopd_jax.envs.swe.finishing import SUBMIT
 from pivotopd_jax.envs.swe.instances import Instance
 from pivotopd_jax.envs.swe.mutations import as_patch
 from pivotopd_jax.envs.swe.planner import Known, SwePlanner
-from pivotopd_jax.envs.swe.remembered import Remembered
+from pivotopd_jax.envs.swe.remembered import KeptBytes, Remembered
 from pivotopd_jax.envs.swe.sandbox import Output, Ran
 from pivotopd_jax.records import Observation, Task
 
@@ -46,9 +47,10 @@ def mended(name: str) -> Instance:
 
 
 @pytest.fixture(scope="module")
-def task(machine: Bubblewrap) -> Task:
+def task(machine: Bubblewrap, tmp_path_factory: pytest.TempPathFactory) -> Task:
     """The second file is broken."""
-    told, sandbox, changes = compose([mended(name) for name in NAMES], 1, 3, machine, archive(FILES))
+    kept = KeptBytes(tmp_path_factory.mktemp("kept"))
+    told, sandbox, changes = compose([mended(name) for name in NAMES], 1, 3, machine, archive(FILES), kept)
     return Task(told.id, "SWE", Assignment(told, sandbox, changes))
 
 
@@ -56,7 +58,8 @@ def test_the_task_is_told_and_laid_out(task):
     env = SweEnv()
     first = env.reset(task)
     changes = task.source.changes
-    head, *listed = first.text.split("\n")
+    head, *listed, only = first.text.split("\n")
+    assert only == ONLY
     assert head == "The tests of x fail: one of its last changes broke it. Changes:"
     assert listed[changes.guilty - 1] == f"{changes.guilty} two.py"
     assert sorted(line[2:] for line in listed) == ["one.py", "three.py", "two.py"]
@@ -136,20 +139,69 @@ def test_patches_far_apart_and_turned_round():
     assert apart([mended("one"), mended("one"), mended("two")]) == [mended("one"), mended("two")]
 
 
-def test_what_was_run_is_not_run_again():
-    """The same command on the same tree asks the sandbox only once."""
+@dataclass
+class Counting(NoSandbox):
+    """Each command appends a byte to the tree; `ending` is how it ends."""
 
-    class Counting(NoSandbox):
-        runs: ClassVar[list[str]] = []
+    ending: str = "ended"
+    runs: list[str] = field(default_factory=list)
 
-        def run(self, tree, command, **options):
-            self.runs.append(command)
-            return Ran(Output(command), 0, tree + b"x", "ended", 0.1)
+    def run(self, tree, command, **options):
+        self.runs.append(command)
+        return Ran(Output(command, "é", 3), 7, tree + b"x", self.ending, 0.5)  # type: ignore[arg-type]
 
-    sandbox = Remembered(Counting())
-    first = sandbox.run(b"", "ls", files={"a": b"1"})
-    assert sandbox.run(b"", "ls", files={"a": b"1"}) is first
-    sandbox.run(first.tree, "ls", files={"a": b"1"})
-    sandbox.run(b"", "ls", files={"a": b"2"})
+    def difference(self, tree):
+        self.runs.append("difference")
+        return tree[1:]
+
+
+def test_what_was_run_is_not_run_again(tmp_path):
+    """The same command on the same tree asks the sandbox only once, and so it is for whoever comes later."""
+    first_time = Counting()
+    sandbox = Remembered(first_time, KeptBytes(tmp_path), machine="a")
+    one = sandbox.run(b"", "ls", files={"a": b"1"})
+    assert sandbox.run(b"", "ls", files={"a": b"1"}) == one
+    two = sandbox.run(one.tree, "ls", files={"a": b"1"})
+    for files in ({"a": b"2"}, {"a1": b""}):
+        sandbox.run(b"", "ls", files=files)
+    sandbox.run(b"", "ls", seconds=5.0)
+    sandbox.run(b"", "ls", shown=5)
     sandbox.run(b"", "pwd")
-    assert Counting.runs == ["ls", "ls", "ls", "pwd"]
+    assert first_time.runs == [*["ls"] * 6, "pwd"]
+    assert sandbox.run(one.tree, "ls", files={"a": b"1"}).tree is two.tree
+    assert sandbox.difference(two.tree) == sandbox.difference(two.tree) == b"x"
+    assert first_time.runs[7:] == ["difference"]
+
+    later = Counting()
+    sandbox = Remembered(later, KeptBytes(tmp_path), machine="a")
+    assert sandbox.run(b"", "ls", files={"a": b"1"}) == one
+    assert sandbox.run(one.tree, "ls", files={"a": b"1"}) == two
+    assert sandbox.difference(two.tree) == b"x"
+    assert later.runs == []
+    Remembered(later, KeptBytes(tmp_path), machine="b").run(b"", "ls", files={"a": b"1"})
+    assert later.runs == ["ls"]
+
+
+@pytest.mark.parametrize("ending", ["timeout", "lost"])
+def test_what_did_not_end_is_run_again(tmp_path, ending):
+    """It may have been the machine's load; so may a difference that could not be told."""
+    counting = Counting(ending)
+    sandbox = Remembered(counting, KeptBytes(tmp_path), machine="a")
+    for _ in range(2):
+        assert sandbox.run(b"", "ls").ending == ending
+        assert sandbox.difference(b"y") == b""
+    assert counting.runs == ["ls", "difference"] * 2
+
+
+def test_what_was_kept_and_is_damaged_or_gone_is_run_again(tmp_path):
+    Remembered(Counting(), KeptBytes(tmp_path), machine="a").run(b"", "ls")
+    files = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    assert len(files) == 2
+    for file in files:
+        before = file.read_bytes()
+        for damage in (lambda file: file.write_bytes(b"nonsense"), Path.unlink):
+            damage(file)
+            counting = Counting()
+            assert Remembered(counting, KeptBytes(tmp_path), machine="a").run(b"", "ls").tree == b"x"
+            assert counting.runs == ["ls"]
+            assert file.read_bytes() == before

@@ -7,7 +7,18 @@ from dataclasses import replace
 import pytest
 from swe_repository import FIX
 
-from pivotopd_jax.envs.swe.grading import Verdict, grade, grade_patch, judge, results
+from pivotopd_jax.envs.swe.grading import (
+    STEERING,
+    SUMMARY,
+    Verdict,
+    grade,
+    grade_patch,
+    is_sound,
+    judge,
+    kept_files,
+    results,
+)
+from pivotopd_jax.envs.swe.sandbox import Output, Ran
 
 REPORT = """..F.s [100%]
 PASSED tests/test_a.py::faked
@@ -91,3 +102,50 @@ def test_files_that_steer_the_tests_count_only_if_the_right_patch_changes_them(s
     if not name.endswith(".py"):
         allowed = replace(instance, patch=FIX + hide)
         assert grade_patch(allowed, sandbox, (FIX + hide).encode()) == Verdict((1, 1), (0, 1))
+
+
+def test_folders_of_tests_are_kept_as_they_are(instance):
+    """The one nearest the top; not where the tests lie beside the program, nor where the right patch goes into it."""
+    many = replace(
+        instance, patch="diff --git a/pkg/test/data.txt b/pkg/test/data.txt\n",
+        fail_to_pass=("a/tests/deep/test_b.py::x",),
+        pass_to_pass=("pkg/test/test_c.py::x", "test_top.py::x", "src/latest/test_d.py::x"),
+    )  # fmt: skip
+    files = ["a/tests/deep/test_b.py", "pkg/test/test_c.py", "src/latest/test_d.py", "test_top.py"]
+    assert kept_files(many) == [*files, "a/tests/*", *STEERING]
+
+
+def test_a_helper_of_the_tests_is_not_the_students(sandbox, instance):
+    """The tests would fail if their package could not be imported any more."""
+    broken = "diff --git a/tests/__init__.py b/tests/__init__.py\nnew file mode 100644\n--- /dev/null\n"
+    patch = FIX + broken + "+++ b/tests/__init__.py\n@@ -0,0 +1 @@\n+raise ImportError\n"
+    assert grade_patch(instance, sandbox, patch.encode()).resolved
+
+
+def test_a_sound_task(sandbox, instance):
+    assert is_sound(instance, sandbox, 2)
+    assert not is_sound(replace(instance, patch=" "), sandbox, 1)
+    assert not is_sound(replace(instance, fail_to_pass=instance.pass_to_pass), sandbox, 1)
+    with pytest.raises(ValueError, match="task 'adding-1' has only the patch that broke it; expected one that mends"):
+        is_sound(replace(instance, breaks=True), sandbox, 1)
+
+
+def test_a_task_that_is_sound_only_sometimes(instance):
+    """The second of three tries goes wrong."""
+
+    class Flaky:
+        start, runs = b"", 0
+
+        def run(self, tree, command, *, files, **options):
+            self.runs += 1
+            outcome = "PASSED" if files["patch"] and self.runs != 3 else "FAILED"
+            report = f"{SUMMARY}\n{outcome} {instance.fail_to_pass[0]}\nPASSED {instance.pass_to_pass[0]}\n"
+            return Ran(Output(report), int(outcome == "FAILED"), b"", "ended", 0.1)
+
+        def difference(self, tree):
+            raise AssertionError("nothing is compared")
+
+    assert is_sound(instance, Flaky(), 1)
+    flaky = Flaky()
+    assert not is_sound(instance, flaky, 3)
+    assert flaky.runs == 3

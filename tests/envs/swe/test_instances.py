@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from pivotopd_jax.envs.search_qa.data_files import DataError
+from pivotopd_jax.envs.row_files import DataError
 from pivotopd_jax.envs.swe.instances import Instance, as_row, find_instances, read_instances, write_instances
 
 ROW = {
@@ -67,11 +67,11 @@ def test_written_rows_are_read_again(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([{**ROW, "FAIL_TO_PASS": "[1]"}], "row 1: FAIL_TO_PASS and PASS_TO_PASS must be lists of names"),
-        ([{**ROW, "FAIL_TO_PASS": "["}], "row 1: FAIL_TO_PASS and PASS_TO_PASS must be lists of names"),
-        ([{**ROW, "PASS_TO_PASS": None}], "row 1: FAIL_TO_PASS and PASS_TO_PASS must be lists of names"),
-        ([{"instance_id": "x"}], "row 1: no repo, patch, FAIL_TO_PASS, PASS_TO_PASS; expected a row of SWE-bench"),
-        ([ROW, ROW], "row 2: a second task 'astropy__astropy-12907'"),
+        ([{**ROW, "FAIL_TO_PASS": "[1]"}], "line 1: FAIL_TO_PASS and PASS_TO_PASS must be lists of names"),
+        ([{**ROW, "FAIL_TO_PASS": "["}], "line 1: FAIL_TO_PASS and PASS_TO_PASS must be lists of names"),
+        ([{**ROW, "PASS_TO_PASS": None}], "line 1: FAIL_TO_PASS and PASS_TO_PASS must be lists of names"),
+        ([{"instance_id": "x"}], "line 1: no repo, patch, FAIL_TO_PASS, PASS_TO_PASS; expected a row of SWE-bench"),
+        ([ROW, ROW], "line 2: a second task 'astropy__astropy-12907'"),
         (["text"], "line 1 is 'text'; expected a JSON object"),
     ],
 )

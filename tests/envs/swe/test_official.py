@@ -1,21 +1,22 @@
-"""Our verdicts beside those of the official package `swebench`, on the same logs; skipped where it is not installed."""
+"""Our verdicts beside those of the official package `swebench`, on the same logs; it has a Python of its own."""
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from swe_repository import archive
 
 from pivotopd_jax.envs.swe.bubblewrap import BubblewrapSandbox
-from pivotopd_jax.envs.swe.grading import Verdict, run_tests, verdict
+from pivotopd_jax.envs.swe.grading import run_tests, verdict
 from pivotopd_jax.envs.swe.instances import Instance
 from pivotopd_jax.envs.swe.mutations import as_patch, mutations
 
-official = pytest.importorskip(
-    "swebench.harness.grading", reason="the official grading is optional: pip install swebench"
-)
 FILES = {
     "shop.py": (
         "def total(prices, rate):\n    return sum(prices) + rate\n\n\n"
@@ -42,23 +43,16 @@ SHOP = Instance(
 )  # fmt: skip
 
 
-def official_verdict(log: str, directory: Path) -> Verdict | None:
-    """What `get_eval_report` counts; None where it finds no result in the log."""
-    from swebench.harness.constants import END_TEST_OUTPUT, START_TEST_OUTPUT  # pyright: ignore[reportMissingImports]
-    from swebench.types import TestSpec  # pyright: ignore[reportMissingImports]
-
-    tests = (list(SHOP.fail_to_pass), list(SHOP.pass_to_pass))
-    spec = TestSpec(SHOP.id, "", [], SHOP.repo, "", *tests, "parse_log_pytest", "pass_and_fail")
-    path = directory / "log"
-    path.write_text(f"{START_TEST_OUTPUT}\n{log}\n{END_TEST_OUTPUT}\n")
-    row = {"instance_id": SHOP.id, "model_name_or_path": "x", "model_patch": "x"}
-    report = official.get_eval_report(spec, row, str(path), True)[SHOP.id]
-    if "tests_status" not in report:
-        return None
-    counts = [report["tests_status"][kind] for kind in ("FAIL_TO_PASS", "PASS_TO_PASS")]
-    verdict = Verdict(*((len(c["success"]), len(c["success"]) + len(c["failure"])) for c in counts))
-    assert report["resolved"] == verdict.resolved
-    return verdict
+def official_verdicts(logs: list[str]) -> list[Any]:
+    """As `official_verdicts.py` writes them."""
+    python = os.environ.get("SWEBENCH_PYTHON", "")
+    if not python:
+        pytest.fail("SWEBENCH_PYTHON names no interpreter with swebench; run `bash launch/test.sh --swebench`")
+    asked = json.dumps({"tests": [SHOP.fail_to_pass, SHOP.pass_to_pass], "logs": logs})
+    script = Path(__file__).with_name("official_verdicts.py")
+    done = subprocess.run([python, str(script)], input=asked, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def patches() -> list[str]:
@@ -72,14 +66,13 @@ def patches() -> list[str]:
     return [GOLD, "", *(drawn.choice(found) for _ in range(20))]
 
 
-def test_verdicts_agree(machine, tmp_path):
+@pytest.mark.swebench
+def test_verdicts_agree(machine):
     sandbox = BubblewrapSandbox(machine, archive(FILES))
-    verdicts = []
-    for patch in patches():
-        ran = run_tests(SHOP, sandbox, patch.encode())
-        ours = verdict(SHOP, ran)
-        assert ours == official_verdict(ran.output.head, tmp_path)
-        verdicts.append(ours)
-    assert verdicts[0].resolved
-    assert not verdicts[1].resolved
-    assert len(set(verdicts)) > 3
+    ran = [run_tests(SHOP, sandbox, patch.encode()) for patch in patches()]
+    ours = [verdict(SHOP, one) for one in ran]
+    found = official_verdicts([one.output.head for one in ran])
+    assert found == [[one.fail_to_pass[0], one.pass_to_pass[0], one.resolved] for one in ours]
+    assert ours[0].resolved
+    assert not ours[1].resolved
+    assert len(set(ours)) > 3
