@@ -78,7 +78,7 @@ class RemoteSandbox:
                 self._ask("write_file", {"path": f"{PLACE}/{name}.b64", "content": text}, self._grace)
             line = ["bash", "-c", _RUNNER, "runner", str(most), command, str(4 * shown)]
             answer = self._execute(line, most + self._grace)
-        return _read(answer, tree, shown, most, time.monotonic() - started)
+        return read_answer(answer, tree, shown, most, time.monotonic() - started)
 
     def difference(self, tree: Tree) -> bytes:
         return tree
@@ -105,7 +105,7 @@ class RemoteSandbox:
         return answer
 
 
-def _read(answer: Mapping[str, Any], before: Tree, shown: int, most: float, took: float) -> Ran:
+def read_answer(answer: Mapping[str, Any], before: Tree, shown: int, most: float, took: float) -> Ran:
     """What a run came to; what the container sent is untrusted."""
     reader = OutputReader(shown)
     try:
