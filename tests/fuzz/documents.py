@@ -21,7 +21,8 @@ Read = TypeVar("Read")
 TIMES = int(os.environ.get("FUZZ_TIMES", "0"))
 CPU_SECONDS = 20.0
 """Most that one example may take, in seconds of this process: waiting, or a busy machine, does not count."""
-LONGEST_MESSAGE = 1000
+LONGEST_MESSAGE = 10_000
+"""Characters: a name that is as long as that may be repeated, the content of a file may not."""
 
 DEEP = "\ue000deep"
 """Stands for more brackets than a parser will follow, until the document is text."""
