@@ -421,7 +421,9 @@ def _combined(totals: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Sums, and maxima, of micro-batches as those of the batch."""
     parts = jax.device_get(list(totals))
     return {
-        name: float(max(part[name].value for part in parts) if isinstance(first, Greatest) else np.sum([p[name] for p in parts]))
+        name: float(
+            max(part[name].value for part in parts) if isinstance(first, Greatest) else np.sum([p[name] for p in parts])
+        )
         for name, first in parts[0].items()
     }
 

@@ -249,8 +249,8 @@ def _byte_level(of: Mapping[str, Any]) -> Tokenizer:
     model, split = of.get("ggml.model"), of.get("ggml.pre")
     if model != "gpt2" or not isinstance(split, str) or split not in SPLITS:
         raise ValueError(
-            f"the tokenizer is {model!r:.80} with text split as for {split!r:.80}; only 'gpt2' (byte-level BPE) is supported, "
-            f"split as for one of {list(SPLITS)}"
+            f"the tokenizer is {model!r:.80} with text split as for {split!r:.80}; only 'gpt2' (byte-level BPE) is "
+            f"supported, split as for one of {list(SPLITS)}"
         )
     tokens, types = _listed(of, "ggml.tokens", str), _listed(of, "ggml.token_type", int)
     if len(tokens) != len(types):

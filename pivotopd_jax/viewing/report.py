@@ -135,8 +135,8 @@ def _judged(directory: Path, summary: Mapping[str, Any]) -> str:
         return before_and_after(summary)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ValueError(
-            f"{directory / SUMMARY_FILE} is not as a run writes it ({type(error).__name__}: {str(error)[:80]!r}); remove "
-            "it to have a report without"
+            f"{directory / SUMMARY_FILE} is not as a run writes it ({type(error).__name__}: {str(error)[:80]!r}); "
+            "remove it to have a report without"
         ) from error
 
 

@@ -55,12 +55,13 @@ def read_or_refused(reader: Callable[[], Read], *errors: type[Exception]) -> Rea
         try:
             return reader()
         except errors as error:
-            assert type(error) in errors, f"{type(error).__name__} instead of {errors}: {error}"
-            message = str(error)
-            assert message.strip()
-            assert len(message.splitlines()) == 1, message
-            assert len(message) <= LONGEST_MESSAGE, f"a message of {len(message)} characters: {message[:200]}"
-            return None
+            refusal = error
+    assert type(refusal) in errors, f"{type(refusal).__name__} instead of {errors}: {refusal}"
+    message = str(refusal)
+    assert message.strip()
+    assert len(message.splitlines()) == 1, message
+    assert len(message) <= LONGEST_MESSAGE, f"a message of {len(message)} characters: {message[:200]}"
+    return None
 
 
 @contextmanager

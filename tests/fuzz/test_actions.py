@@ -19,9 +19,9 @@ from pivotopd_jax.prompts.swe import SweWording
 from pivotopd_jax.prompts.webshop import WebShopWording
 
 TAGS = (
-    "<action>", "</action>", "<think>", "</think>", "<search>", "</search>", "<answer>", "</answer>", "```bash\n", "\n```",
-    "```", "<act", "ion>", "</", "look", "search[a]", "answer[b]", "click[c]", "go to desk 1", "\n", "\r", "\x00", "\u2028",
-    " ", "[", "]",
+    "<action>", "</action>", "<think>", "</think>", "<search>", "</search>", "<answer>", "</answer>", "```bash\n",
+    "\n```", "```", "<act", "ion>", "</", "look", "search[a]", "answer[b]", "click[c]", "go to desk 1", "\n", "\r",
+    "\x00", "\u2028", " ", "[", "]",
 )  # fmt: skip
 WORDINGS = pytest.mark.parametrize(
     "wording", [AlfWorldWording(), WebShopWording(), SearchQAWording(), SweWording()], ids=lambda w: type(w).__name__
@@ -119,7 +119,7 @@ def test_a_world_does_what_is_admissible_and_nothing_else(make, moves):
             assert free or action.strip() in HIDDEN or action.strip().lower().partition("\n")[0] in low
         result = env.step(action)
         if not accepted:
-            assert not (result.done or result.won or result.reward)
+            assert (result.done, result.won, result.reward) == (False, False, 0.0)
             after = env.snapshot()
             left = {"observation": None} if "observation" in before._fields else {}
             assert after._replace(**left) == before._replace(**left)

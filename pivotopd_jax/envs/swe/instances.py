@@ -13,7 +13,7 @@ from pivotopd_jax.envs.search_qa.data_files import DataError, read_lines
 
 FILES = ("tasks.jsonl", "tasks.jsonl.gz", "tasks.parquet")
 
-_ARCHIVE = re.compile(r"[\w.-]*")
+_ARCHIVE = re.compile(r"(?:\w[\w.-]*)?")
 _IMAGE = re.compile(r"(?:\w[\w.:/@-]*)?", re.ASCII)
 _TEST_FILE = re.compile(r"^\+\+\+ b/(.+)$", re.MULTILINE)
 
