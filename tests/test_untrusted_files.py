@@ -151,12 +151,12 @@ def test_a_students_own_code_is_not_run(student, tmp_path, file):
 
 
 @pytest.mark.parametrize(
-    "name", ["../other/model.safetensors", "/etc/passwd", "a/../model.safetensors", "..", "", "\0"]
+    "name", ["../other/model.safetensors", "/etc/passwd", "a/../model.safetensors", "..", "", "\0", "model.bin"]
 )
 def test_an_index_leads_to_no_other_directory(student, name):
     index = {"weight_map": {"lm_head.weight": name}}
     (student / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(ValueError, match="expected files beside it"):
+    with pytest.raises(ValueError, match="expected safetensors files beside it"):
         huggingface.load(student)
 
 
@@ -174,7 +174,7 @@ def test_an_archive_gives_files_of_its_own_only(monkeypatch):
     monkeypatch.setattr(archives, "_archive", lambda *_: stream.getvalue())
     files = archives.repository_files(PACKAGES[0])
     assert files["good.py"] == b"x"
-    assert not [name for name in files if "odd" in name or "up" in name]
+    assert not [name for name in files if "odd" in name]
     assert not [name for name in files if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts]
 
 

@@ -176,9 +176,10 @@ def _open_tensors(directory: Path) -> Mapping[str, Any]:
     if (directory / INDEX_FILE).is_file():
         listed = _read_json(directory / INDEX_FILE).get("weight_map")
         files = sorted({str(name) for name in listed.values()}) if isinstance(listed, dict) else []
-        if not files or any(not name or Path(name).name != name or "\0" in name for name in files):
+        if not files or any(Path(name).name != name or Path(name).suffix != ".safetensors" for name in files):
             raise ValueError(
-                f"{directory / INDEX_FILE} names the files {files!r:.200} in its weight_map; expected files beside it"
+                f"{directory / INDEX_FILE} names the files {files!r:.200} in its weight_map; expected safetensors files "
+                "beside it"
             )
     else:
         files = [SINGLE_FILE]
