@@ -23,6 +23,18 @@ class DirectoryInUse(RuntimeError):
     """Another process works in a directory that takes only one; says which process."""
 
 
+def parse_json(content: bytes | str) -> Any:
+    """The value that `content` holds as JSON, in UTF-8.
+
+    Raises:
+        ValueError: it holds none, or one that is nested too deeply; says why in one line.
+    """
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 def write_json(path: Path, content: Any, **options: Any) -> None:
     """Writes `content` as JSON and replaces `path` only when all is written; `options` are those of `json.dumps`.
 

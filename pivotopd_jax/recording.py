@@ -17,7 +17,7 @@ from absl import logging
 from rich.console import Console
 
 from pivotopd_jax.compilation import Compiled, compiled
-from pivotopd_jax.files import write_json
+from pivotopd_jax.files import parse_json, write_json
 from pivotopd_jax.processes import is_first
 from pivotopd_jax.records import DivergenceBatch, TokenBatch
 from pivotopd_jax.trackers import make_trackers, without_secrets
@@ -171,7 +171,7 @@ class Recorder(QuietRecorder):
             for name in shown
             if name in metrics
         ]
-        update = {"kl": "update/kl_reference", "grad": "update/grad_norm"}
+        update = {"kl": "update/kl_reference", "grad": "update/grad_norm", "drift": "drift/most"}
         parts += [f"{title} {metrics[name]:.3g}" for title, name in update.items() if name in metrics]
         if "update/loss" not in metrics:
             parts.append("nothing to learn from: no update")
@@ -228,12 +228,19 @@ def skipped_file() -> str:
 
 
 def read_metrics(directory: Path) -> list[dict[str, float]]:
-    """The lines of a run's metrics.jsonl; a last line cut short by a crash is dropped."""
+    """The lines of a run's metrics.jsonl, up to the first that is none: a last one cut short by a crash, say."""
     path = directory / METRICS_FILE
     lines = []
-    for text in path.read_text().splitlines() if path.exists() else ():
+    for text in path.read_bytes().splitlines() if path.exists() else ():
         try:
-            lines.append(json.loads(text))
-        except json.JSONDecodeError:
+            line = parse_json(text)
+        except ValueError:
             break
+        if not isinstance(line, dict) or type(line.get("step")) is not int or not all(map(_is_number, line.values())):
+            break
+        lines.append(line)
     return lines
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float) or (type(value) is int and abs(value) < 2**63)

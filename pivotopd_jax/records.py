@@ -182,6 +182,8 @@ class Row:
         reward_advantage: A_RL of the trajectory (rollout rows), 0 for others.
         pivotal: the turn is pivotal, so that its "hinted" view carries a preventive signal.
         recovery: how the response of a recovery row came about.
+        sampled_log_probs: `[response_length]` float32, nats, those of the sampler under this context at temperature 1;
+            None where the response was not sampled, or under another context.
     """
 
     kind: Literal["rollout", "recovery", "label"]
@@ -194,6 +196,7 @@ class Row:
     reward_advantage: float = 0.0
     pivotal: bool = False
     recovery: RecoveryTurn | None = field(default=None, repr=False)
+    sampled_log_probs: np.ndarray | None = field(default=None, repr=False)
 
 
 class TokenBatch(NamedTuple):
@@ -214,6 +217,8 @@ class TokenBatch(NamedTuple):
         recovery: bool, the token belongs to a recovery row.
         pivotal: bool, the token belongs to a pivotal turn.
         trajectory, turn: int32, where the token comes from.
+        sampled: bool, the token was sampled under the plain context.
+        sampled_log_probs: float32, nats, those of the sampler then.
     """
 
     tokens: Any
@@ -232,6 +237,8 @@ class TokenBatch(NamedTuple):
     pivotal: Any
     trajectory: Any
     turn: Any
+    sampled: Any
+    sampled_log_probs: Any
 
 
 class DivergenceBatch(NamedTuple):

@@ -39,7 +39,7 @@ from pivotopd_jax.teachers.self_teacher import SelfTeacher, WritingSelfTeacher
 from pivotopd_jax.teachers.skills import SkillBank
 from pivotopd_jax.teachers.symbolic import SymbolicTeacher
 from pivotopd_jax.teachers.words import REPORT_TOKENS, TOKENS_A_STEP
-from pivotopd_jax.trackers import check_trackers
+from pivotopd_jax.trackers import check_trackers, without_secrets
 from pivotopd_jax.worlds import make_world
 
 
@@ -337,8 +337,8 @@ def teacher_directory(config: Any, wording: Wording, directory: Path, report: wa
 
 
 def configuration_record(config: Any) -> dict[str, Any]:
-    """The configuration as plain JSON."""
-    return json.loads(config.to_json_best_effort())
+    """The configuration as plain JSON, without secrets: it is kept in files and shown."""
+    return without_secrets(json.loads(config.to_json_best_effort()))
 
 
 def run_record(run: Run) -> dict[str, Any]:

@@ -204,7 +204,7 @@ def train_step(run: Run, progress: Progress, step: int, recorder: QuietRecorder)
         "train/depth": float(limit),
         **{f"recovery/{name}": float(count) for name, count in summed(outcomes).items()},
         **{f"teacher/{name}": float(count) for name, count in summed(answers).items()},
-        **{f"update/{name}": float(np.mean([u[name] for u in updates])) for name in (updates[0] if updates else ())},
+        **update_metrics(updates),
     }
 
 
@@ -291,6 +291,17 @@ def rollout_metrics(trajectories: Sequence[Trajectory], notes: Sequence[Note], r
         "train/pivotal_turns": total["pivotal"],
         "train/tokens": total["tokens"],
     }
+
+
+def update_metrics(updates: Sequence[Metrics]) -> Metrics:
+    """Means over the updates of a step; and how far the log-probs of sampler and learner are apart, in nats a token."""
+    names = [name for name in (updates[0] if updates else ()) if not name.startswith("drift")]
+    metrics = {f"update/{name}": float(np.mean([u[name] for u in updates])) for name in names}
+    tokens = sum(u["drift_tokens"] for u in updates)
+    if tokens:
+        metrics["drift/mean"] = sum(u["drift"] for u in updates) / tokens
+        metrics["drift/most"] = max(u["drift_most"] for u in updates)
+    return metrics
 
 
 def evaluate_run(run: Run, params: Any, tasks: Sequence[Task], temperature: float, seed: int = 0) -> Evaluation:

@@ -19,10 +19,21 @@ class MappedRecords(Sequence[R], Generic[R]):
     """The records of a directory, each read when it is asked for; the latest 4096 are remembered."""
 
     def __init__(self, directory: Path, read: Callable[[bytes], R]) -> None:
-        """Maps what `write_records` wrote; `read` makes a record of its bytes."""
-        self._starts = np.load(directory / STARTS, mmap_mode="r")
-        with (directory / RECORDS).open("rb") as file:
-            self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        """Maps what `write_records` wrote; `read` makes a record of its bytes.
+
+        Raises:
+            ValueError: the files are damaged.
+        """
+        try:
+            self._starts = np.load(directory / STARTS, mmap_mode="r", allow_pickle=False)
+            with (directory / RECORDS).open("rb") as file:
+                self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            whole = self._starts.dtype == np.int64 and self._starts.ndim == 1 and self._starts[-1] == len(self._bytes)
+        except (ValueError, LookupError, EOFError, OSError, SyntaxError) as error:
+            words = " ".join(str(error).split())[:200]
+            raise ValueError(f"{directory} is damaged ({words}); remove it, and it is made again") from error
+        if not whole:
+            raise ValueError(f"{directory} is damaged (its files do not fit together); remove it, and it is made again")
         self._read = lru_cache(maxsize=4096)(lambda i: read(self._bytes[self._starts[i] : self._starts[i + 1]]))
 
     def __len__(self) -> int:

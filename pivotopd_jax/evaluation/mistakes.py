@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import numpy as np
 from pivotopd_jax.envs.protocol import Planner, World
 from pivotopd_jax.evaluation.evaluate import panel
 from pivotopd_jax.evaluation.pivotal import pivotal_turns
-from pivotopd_jax.files import write_json
+from pivotopd_jax.files import parse_json, write_json
 from pivotopd_jax.processes import draw
 from pivotopd_jax.prompts.prompter import Prompter
 from pivotopd_jax.records import Task, Trajectory
@@ -106,7 +105,30 @@ def frozen_mistakes(run: Run, path: Path) -> list[Mistake]:
         write_json(path, [mistake_record(mistake) for mistake in base_mistakes(run)])
     config = run.config
     tasks = {task.id: task for task in panel(run.world, config.world.eval_splits, config.evaluate.final_tasks)}
-    return [replayed_mistake(run.world, run.prompter, tasks, record) for record in json.loads(path.read_text())]
+    return read_mistakes(path, run.world, run.prompter, tasks)
+
+
+def read_mistakes(path: Path, world: World, prompter: Prompter, tasks: Mapping[str, Task]) -> list[Mistake]:
+    """The mistakes in a file of `mistake_record`s, played again; the arguments are those of `replayed_mistake`.
+
+    Raises:
+        ValueError: it is no such file, or a replay ends in another state.
+    """
+    try:
+        records = [_checked(record) for record in parse_json(path.read_bytes())]
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{path} is not a file of mistakes ({error}); remove it to sample others") from error
+    return [replayed_mistake(world, prompter, tasks, record) for record in records]
+
+
+def _checked(record: Any) -> Mapping[str, Any]:
+    said = record["responses"]
+    turn, numbers = record.get("turn", len(said) - 1), [id for ids in said for id in ids]
+    if not isinstance(record["task"], str) or not all(said) or not all(type(id) is int for id in numbers):
+        raise TypeError("expected a task and responses of token ids")
+    if type(turn) is not int or not 0 <= turn < len(said) or not all(0 <= id < 2**31 for id in numbers):
+        raise ValueError("a turn or a token id is out of range")
+    return record
 
 
 def base_mistakes(run: Run) -> list[Mistake]:

@@ -10,7 +10,7 @@ loss and gradient are those of the rows of all.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, wraps
 from itertools import zip_longest
@@ -33,7 +33,7 @@ from pivotopd_jax.learner.objective import (
     token_log_probs,
 )
 from pivotopd_jax.learner.placing import own_rows, processes_of, row_parts
-from pivotopd_jax.models.head import LOGITS_AT_ONCE
+from pivotopd_jax.models.head import LOGITS_AT_ONCE, Greatest
 from pivotopd_jax.models.qwen3 import shardings
 from pivotopd_jax.models.row_axes import ROW_AXES
 from pivotopd_jax.processes import gather
@@ -323,7 +323,8 @@ class Learner:
             divergence: a full-vocabulary term to be added to the loss.
 
         Returns:
-            The new state; metrics: loss, kl_reference, grad_norm (before clipping), skipped (0 or 1), ...
+            The new state; metrics: loss, kl_reference, grad_norm (before clipping), skipped (0 or 1), those of
+            `objective.drift`, ...
         """
         gradient = jax.tree.map(jnp.zeros_like, state.params)
         totals: list[Any] = []
@@ -334,12 +335,11 @@ class Learner:
             totals.append(sums)
         if divergence is not None:
             gradient, value = self._add_divergence(state.params, gradient, divergence)
-            totals.append({**dict.fromkeys(totals[0], 0.0), "loss": value})
+            totals.append({**jax.tree.map(jnp.zeros_like, totals[0]), "loss": value})
         where = self._where(state.params, state.opt_state)
         loss = sum((total["loss"] for total in totals), start=jnp.zeros(()))
         state, norm, skipped = _apply_gradient(self.optimizer, state, gradient, loss, tuple(jax.tree.leaves(where)))
-        summed = jax.tree.map(lambda *values: float(np.sum(jax.device_get(values))), *totals)
-        return state, {**summed, "grad_norm": float(norm), "skipped": float(skipped)}
+        return state, {**_combined(totals), "grad_norm": float(norm), "skipped": float(skipped)}
 
     @_on_mesh
     def lower(self, params: Any, length: int) -> dict[str, jax.stages.Lowered]:
@@ -360,7 +360,7 @@ class Learner:
         trained, rows = state.params, self._micro_batch_rows(length)
         frozen = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, self.how.dtype, sharding=x.sharding), trained)
         ids, floats, flags = (self._shape(rows, length, dtype) for dtype in (jnp.int32, jnp.float32, jnp.bool_))
-        fields: list[Any] = [*[ids] * 4, flags, *[floats] * 6, flags, flags, flags, ids, ids]
+        fields: list[Any] = [*[ids] * 4, flags, *[floats] * 6, flags, flags, flags, ids, ids, flags, floats]
         batch = TokenBatch(*fields)
         places = self._shape(rows, length // 4, jnp.int32)
         return {
@@ -416,6 +416,17 @@ def _like_parameters(state: Any, placed: Any, otherwise: NamedSharding) -> Any:
         return next((known[path[i:]] for i in range(len(path)) if path[i:] in known), otherwise)
 
     return jax.tree_util.tree_map_with_path(where, state)
+
+
+def _combined(totals: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Sums, and maxima, of micro-batches as those of the batch."""
+    parts = jax.device_get(list(totals))
+    return {
+        name: float(
+            max(part[name].value for part in parts) if isinstance(first, Greatest) else np.sum([p[name] for p in parts])
+        )
+        for name, first in parts[0].items()
+    }
 
 
 class _Trees(NamedTuple):

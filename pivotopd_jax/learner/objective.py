@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from pivotopd_jax.losses.surrogate import clipped_surrogate, kl_estimate
 from pivotopd_jax.models.attention import Tree
-from pivotopd_jax.models.head import LOGITS_AT_ONCE, Head, chosen_log_probs, chunked_log_probs, chunked_sum
+from pivotopd_jax.models.head import LOGITS_AT_ONCE, Greatest, Head, chosen_log_probs, chunked_log_probs, chunked_sum
 from pivotopd_jax.models.qwen3 import apply, output_head
 from pivotopd_jax.records import DivergenceBatch, TokenBatch
 
@@ -98,7 +98,7 @@ def policy_objective(
     remat: bool = False,
     at_once: int = LOGITS_AT_ONCE,
 ) -> tuple[jax.Array, dict]:
-    """`policy_loss` of the student's log-probs on `batch`; see `token_log_probs`.
+    """`policy_loss` of the student's log-probs on `batch`, with `drift` among the metrics; see `token_log_probs`.
 
     Args:
         on_policy: the student is the policy that sampled: `batch.old_log_probs` is not read, all ratios are 1.
@@ -108,7 +108,9 @@ def policy_objective(
     def of_chunk(logits: jax.Array, part: TokenBatch, _: None) -> tuple[jax.Array, dict]:
         log_probs = chosen_log_probs(logits, part.tokens)
         old = jax.lax.stop_gradient(log_probs) if on_policy else part.old_log_probs
-        return policy_loss(log_probs, part._replace(old_log_probs=old), options)
+        part = part._replace(old_log_probs=old)
+        loss, sums = policy_loss(log_probs, part, options)
+        return loss, {**sums, **drift(part)}
 
     hidden = response_hidden(graphdef, params, batch, places, remat=remat)
     return chunked_sum(of_chunk, output_head(graphdef, params), hidden, at_places(batch, places), at_once=at_once)
@@ -139,6 +141,22 @@ def divergence_loss(
     each = at_places((batch.teacher_hidden, batch.weights), places)
     teacher = output_head(teacher_graphdef, teacher_params)
     return chunked_sum(of_chunk, output_head(graphdef, params), hidden, each, teacher, at_once=at_once)[0]
+
+
+def drift(batch: TokenBatch) -> dict[str, Any]:
+    """How far the learner's log-probs of what was sampled, `old_log_probs`, are from the sampler's.
+
+    Both are of the same parameters, contexts and tokens, at temperature 1: what is left is rounding.
+
+    Returns:
+        "drift", the sum of absolute differences in nats; "drift_most", the greatest; "drift_tokens", their number.
+    """
+    difference = jnp.where(batch.sampled, jnp.abs(batch.old_log_probs - batch.sampled_log_probs), 0.0)
+    return {
+        "drift": jnp.sum(difference),
+        "drift_most": Greatest(jnp.max(difference, initial=0.0)),
+        "drift_tokens": jnp.sum(batch.sampled.astype(difference.dtype)),
+    }
 
 
 def policy_loss(log_probs: jax.Array, batch: TokenBatch, options: UpdateOptions) -> tuple[jax.Array, dict]:

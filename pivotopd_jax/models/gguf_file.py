@@ -21,7 +21,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from pivotopd_jax.models import huggingface
-from pivotopd_jax.models.qwen3_config import Qwen3Config
+from pivotopd_jax.models.qwen3_config import Qwen3Config, check_size
 
 QK_NORM = {"llama": False, "qwen3": True}
 """The architectures that are read: whether queries and keys are normalised."""
@@ -90,7 +90,10 @@ def load(
         tokenizer = read_tokenizer(metadata)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-    graphdef, params = huggingface.assemble(path, config, _named(config, tensors), dtype=dtype)
+    try:
+        graphdef, params = huggingface.assemble(path, config, _named(config, tensors), dtype=dtype)
+    except NotImplementedError as error:
+        raise ValueError(f"{path} has tensors of a kind that the package gguf cannot dequantise ({error})") from error
     return config, graphdef, params, tokenizer
 
 
@@ -104,16 +107,28 @@ def _gguf() -> Any:
 def _open(path: Path) -> Any:
     if not path.is_file():
         raise FileNotFoundError(f"no GGUF file at {path}")
-    gguf = _gguf()
+
+    class WholeReader(_gguf().GGUFReader):
+        """A reader that does not take what lies behind the end of a file for nothing: it would count it to the end."""
+
+        def _get(self, offset: int, dtype: Any, count: int = 1, *args: Any, **kwargs: Any) -> Any:
+            found = super()._get(offset, dtype, count, *args, **kwargs)
+            if len(found) < count:
+                raise ValueError(f"{count} numbers are missing behind its end")
+            return found
+
     try:
-        return gguf.GGUFReader(path)
-    except (ValueError, IndexError) as error:
-        raise ValueError(f"{path} is not a whole GGUF file: {error}") from error
+        return WholeReader(path)
+    except (ValueError, LookupError, OverflowError, TypeError) as error:
+        words = " ".join(str(error).split())[:200]
+        raise ValueError(f"{path} is not a whole GGUF file ({type(error).__name__}: {words})") from error
 
 
 def _config(metadata: Mapping[str, Any], tensors: Mapping[str, Any]) -> Qwen3Config:
     sizes = _sizes(metadata)
-    heads, width = sizes["attention.head_count"], sizes["embedding_length"]
+    heads, width = (check_size(key, sizes[key]) for key in ("attention.head_count", "embedding_length"))
+    for key in WIDTHS:
+        check_size(key, sizes.get(key, 1))
     head_dims = {sizes[key] for key in WIDTHS if key in sizes} or {width // heads}
     if len(head_dims) > 1:
         given = ", ".join(f"{key}={sizes[key]}" for key in WIDTHS if key in sizes)
@@ -138,19 +153,21 @@ def _config(metadata: Mapping[str, Any], tensors: Mapping[str, Any]) -> Qwen3Con
 
 def _decimal(value: float) -> float:
     """The shortest decimal that is this float32: 1e-05 where four bytes are read as 9.999999747378752e-06."""
+    if not isinstance(value, float):
+        raise ValueError(f"{value!r:.80} stands where a number with a point was expected")
     return float(str(np.float32(value)))
 
 
 def _sizes(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """What the file says of its architecture, without that name before each key; all of it understood."""
     architecture = metadata.get("general.architecture")
-    if architecture not in QK_NORM:
-        raise ValueError(f"the architecture is {architecture!r}; only {list(QK_NORM)} are supported")
+    if not isinstance(architecture, str) or architecture not in QK_NORM:
+        raise ValueError(f"the architecture is {architecture!r:.80}; only {list(QK_NORM)} are supported")
     prefix = f"{architecture}."
     sizes = {key.removeprefix(prefix): value for key, value in metadata.items() if key.startswith(prefix)}
     unknown = sorted(sizes.keys() - {*REQUIRED, *WIDTHS, "vocab_size"})
     if unknown:
-        raise ValueError(f"{prefix}{unknown[0]} is {sizes[unknown[0]]!r}; a model of this kind is not supported")
+        raise ValueError(f"{prefix}{unknown[0]} is {sizes[unknown[0]]!r:.80}; a model of this kind is not supported")
     missing = [key for key in REQUIRED if key not in sizes]
     if missing:
         raise ValueError(f"there is no {prefix}{missing[0]} in the metadata")
@@ -206,29 +223,47 @@ def read_tokenizer(metadata: Mapping[str, Any]) -> PreTrainedTokenizerBase:
         ValueError: it is of a kind that is not supported; says which.
     """
     of = {key.removeprefix("tokenizer."): value for key, value in metadata.items() if key.startswith("tokenizer.")}
-    tokens = of.get("ggml.tokens", [])
-    named = {
-        f"{name}_token": tokens[of[f"ggml.{key}_token_id"]]
-        for name, key in (("bos", "bos"), ("eos", "eos"), ("pad", "padding"), ("unk", "unknown"))
-        if f"ggml.{key}_token_id" in of
-    }
-    template = of.get("chat_template")
+    tokens, template = _listed(of, "ggml.tokens", str), of.get("chat_template")
+    if not isinstance(template, str | None):
+        raise ValueError(f"tokenizer.chat_template is {template!r:.80}; expected a text")
+    named = {}
+    for name, key in (("bos", "bos"), ("eos", "eos"), ("pad", "padding"), ("unk", "unknown")):
+        id = of.get(f"ggml.{key}_token_id")
+        if id is not None and (type(id) is not int or not 0 <= id < len(tokens)):
+            raise ValueError(f"tokenizer.ggml.{key}_token_id is {id!r:.80}; expected one of {len(tokens)} tokens")
+        if id is not None:
+            named[f"{name}_token"] = tokens[id]
     return PreTrainedTokenizerFast(
         tokenizer_object=_byte_level(of), chat_template=template, clean_up_tokenization_spaces=False, **named
     )
 
 
+def _listed(of: Mapping[str, Any], key: str, kind: type) -> list[Any]:
+    values = of.get(key)
+    if not isinstance(values, list) or not all(isinstance(value, kind) for value in values):
+        raise ValueError(f"tokenizer.{key} is {values!r:.80}; expected a list of {kind.__name__}")
+    return values
+
+
 def _byte_level(of: Mapping[str, Any]) -> Tokenizer:
     model, split = of.get("ggml.model"), of.get("ggml.pre")
-    if model != "gpt2" or split not in SPLITS:
+    if model != "gpt2" or not isinstance(split, str) or split not in SPLITS:
         raise ValueError(
-            f"the tokenizer is {model!r} with text split as for {split!r}; only 'gpt2' (byte-level BPE) is supported, "
-            f"split as for one of {list(SPLITS)}"
+            f"the tokenizer is {model!r:.80} with text split as for {split!r:.80}; only 'gpt2' (byte-level BPE) is "
+            f"supported, split as for one of {list(SPLITS)}"
         )
-    typed = list(zip(of["ggml.tokens"], of["ggml.token_type"], strict=True))
+    tokens, types = _listed(of, "ggml.tokens", str), _listed(of, "ggml.token_type", int)
+    if len(tokens) != len(types):
+        raise ValueError(f"there are {len(tokens)} tokens and {len(types)} types of them")
+    typed = list(zip(tokens, types, strict=True))
     vocabulary = {token: id for id, (token, kind) in enumerate(typed) if kind != UNUSED}
-    merges = [(left, right) for left, right in (merge.split(" ") for merge in of["ggml.merges"])]
-    backend = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    split_merges = [merge.split(" ") for merge in _listed(of, "ggml.merges", str)]
+    if wrong := [pair for pair in split_merges if len(pair) != 2]:
+        raise ValueError(f"a merge is {' '.join(wrong[0])!r:.80}; expected two tokens")
+    try:
+        backend = Tokenizer(models.BPE(vocab=vocabulary, merges=[(left, right) for left, right in split_merges]))
+    except Exception as error:  # tokenizers raises nothing more special
+        raise ValueError(f"the tokenizer's merges do not fit its tokens ({error})") from error
     normalizer, steps = SPLITS[split]
     if normalizer:
         backend.normalizer = normalizer

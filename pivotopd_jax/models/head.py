@@ -25,7 +25,28 @@ writes the head's whole gradient once, so that much smaller ones are slow; a sma
 
 ChunkFunction = Callable[[jax.Array, Any, Any], tuple[jax.Array, Any]]
 """(logits `[..., tokens, vocabulary]`, what belongs to these tokens, what belongs to all) → a scalar that is a sum over
-the tokens, and a tree of further such sums that carry no gradient."""
+the tokens, and a tree of further such sums, and of `Greatest`, that carry no gradient."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Greatest:
+    """Stands among sums over tokens for a maximum over them.
+
+    Attributes:
+        value: not negative, and 0 of no token.
+    """
+
+    value: Any
+
+
+def added(left: Any, right: Any) -> Any:
+    """Two trees of sums over tokens, and of maxima, as one over the tokens of both."""
+
+    def add(a: Any, b: Any) -> Any:
+        return Greatest(jnp.maximum(a.value, b.value)) if isinstance(a, Greatest) else a + b
+
+    return jax.tree.map(add, left, right, is_leaf=lambda leaf: isinstance(leaf, Greatest))
 
 
 @jax.tree_util.register_dataclass
@@ -151,7 +172,7 @@ def chunked_sum(
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _sum(function: ChunkFunction, head: Head, hidden: jax.Array, each: Any, given: Any) -> tuple[jax.Array, Any]:
     def add(total: Any, piece: Any) -> tuple[Any, None]:
-        return jax.tree.map(jnp.add, total, function(head.logits(piece[0]), piece[1], given)), None
+        return added(total, function(head.logits(piece[0]), piece[1], given)), None
 
     return jax.lax.scan(add, _zeros(function, head, hidden, each, given), (hidden, each))[0]
 
@@ -187,7 +208,7 @@ def _sum_and_gradients(
         logits = head.logits(hidden)
         found, of_logits = jax.value_and_grad(function, has_aux=True)(logits, each, given)
         more, of_hidden = head.gradients(hidden, of_logits)
-        return (jax.tree.map(jnp.add, total, found), of_matrix + more), of_hidden
+        return (added(total, found), of_matrix + more), of_hidden
 
     start = _zeros(function, head, hidden, each, given), jnp.zeros(head.matrix.shape, jnp.float32)
     (total, of_matrix), of_hidden = jax.lax.scan(add, start, (hidden, each))

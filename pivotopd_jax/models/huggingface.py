@@ -27,6 +27,7 @@ from jax.experimental import multihost_utils
 from jax.typing import DTypeLike
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from pivotopd_jax.files import parse_json
 from pivotopd_jax.models.qwen3 import Qwen3Config, abstract, parameter_name
 
 SINGLE_FILE = "model.safetensors"
@@ -87,6 +88,11 @@ def assemble(
     Raises:
         ValueError: tensors are missing, unexpected or of another shape.
     """
+    most = max(config.num_layers, config.moe.num_experts if config.moe else 0)
+    if most > max(len(tensors), 1000):  # found out before any of so many is made
+        raise ValueError(
+            f"the configuration in {source} has {most} layers or experts, its files {len(tensors)} tensors"
+        )
     graphdef, shapes = abstract(config, dtype)
     _check_tensors(source, config, shapes, tensors)
     return graphdef, _read_params(shapes, tensors, None if shardings is None else shardings(shapes))
@@ -141,7 +147,13 @@ def _require(path: Path) -> Path:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    return json.loads(_require(path).read_text(encoding="utf-8"))
+    try:
+        content = parse_json(_require(path).read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON ({error}); get it again") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} holds {content!r:.80}; expected an object")
+    return content
 
 
 def _check_vocabulary(config: Qwen3Config, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -152,13 +164,23 @@ def _check_vocabulary(config: Qwen3Config, tokenizer: PreTrainedTokenizerBase) -
 def _load_tokenizer(directory: Path) -> PreTrainedTokenizerBase:
     # Without this file transformers would return an empty tokenizer and say nothing.
     _require(directory / "tokenizer.json")
-    return AutoTokenizer.from_pretrained(directory)
+    try:
+        return AutoTokenizer.from_pretrained(directory, trust_remote_code=False)
+    except Exception as error:  # transformers and tokenizers raise anything
+        words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        raise ValueError(f"{directory} has a tokenizer that cannot be read ({words}); get its files again") from error
 
 
 def _open_tensors(directory: Path) -> Mapping[str, Any]:
     """Lazily read slices of every tensor in the directory, by name."""
     if (directory / INDEX_FILE).is_file():
-        files = sorted(set(_read_json(directory / INDEX_FILE)["weight_map"].values()))
+        listed = _read_json(directory / INDEX_FILE).get("weight_map")
+        files = sorted({str(name) for name in listed.values()}) if isinstance(listed, dict) else []
+        if not files or any(Path(name).name != name or Path(name).suffix != ".safetensors" for name in files):
+            raise ValueError(
+                f"{directory / INDEX_FILE} names the files {files!r:.200} in its weight_map; expected safetensors files "
+                "beside it"
+            )
     else:
         files = [SINGLE_FILE]
     missing = [name for name in files if not (directory / name).is_file()]

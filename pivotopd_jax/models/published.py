@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+from pivotopd_jax.files import parse_json
 from pivotopd_jax.models.qwen3_config import MoeConfig, Qwen3Config
 
 
@@ -39,4 +39,7 @@ def known_config(student: str) -> Qwen3Config:
             f"no sizes are known of student {student!r}; expected a directory with a config.json, or one of "
             f"{', '.join(PUBLISHED)}"
         )
-    return Qwen3Config.from_dict(json.loads(path.read_text(encoding="utf-8")))
+    try:
+        return Qwen3Config.from_dict(parse_json(path.read_bytes()))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -33,12 +34,15 @@ class MoeConfig:
     dense_layers: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        for name in ("num_experts", "experts_per_token", "intermediate_size", "sparse_step"):
+            check_size(name, getattr(self, name))
+        _check_flag("norm_topk_prob", self.norm_topk_prob)
+        if not all(type(index) is int for index in self.dense_layers):
+            raise ValueError(f"layers without experts are {self.dense_layers!r:.80}; expected their indices")
         if not 0 < self.experts_per_token <= self.num_experts:
             raise ValueError(
                 f"{self.experts_per_token} experts per token of {self.num_experts} experts; expected 1 to all of them"
             )
-        if self.sparse_step < 1:
-            raise ValueError(f"decoder_sparse_step={self.sparse_step}; expected 1 (experts in every layer) or more")
 
     @classmethod
     def from_dict(cls, hf_config: Mapping[str, Any]) -> MoeConfig:
@@ -50,7 +54,7 @@ class MoeConfig:
             intermediate_size=_required(hf_config, "moe_intermediate_size"),
             norm_topk_prob=hf_config.get("norm_topk_prob", False),
             sparse_step=hf_config.get("decoder_sparse_step", 1),
-            dense_layers=tuple(hf_config.get("mlp_only_layers") or ()),
+            dense_layers=_listed(hf_config, "mlp_only_layers"),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -105,6 +109,12 @@ class Qwen3Config:
     moe: MoeConfig | None = None
 
     def __post_init__(self) -> None:
+        for name in _SIZES:
+            check_size(name, getattr(self, name))
+        for name in ("rope_theta", "rms_norm_eps"):
+            _check_number(name, getattr(self, name))
+        for name in ("tie_embeddings", "qk_norm"):
+            _check_flag(name, getattr(self, name))
         if self.num_heads % self.num_kv_heads:
             raise ValueError(f"num_heads={self.num_heads} is not a multiple of num_kv_heads={self.num_kv_heads}")
         if self.head_dim % 2:
@@ -126,7 +136,9 @@ class Qwen3Config:
         """
         _check_supported(hf_config)
         model_type = hf_config["model_type"]
-        hidden_size, num_heads = (_required(hf_config, key) for key in ("hidden_size", "num_attention_heads"))
+        hidden_size, num_heads = (
+            check_size(key, _required(hf_config, key)) for key in ("hidden_size", "num_attention_heads")
+        )
         return cls(
             vocab_size=_required(hf_config, "vocab_size"),
             hidden_size=hidden_size,
@@ -169,6 +181,49 @@ class Qwen3Config:
         }
 
 
+_SIZES = (
+    "vocab_size", "hidden_size", "intermediate_size", "num_layers", "num_heads", "num_kv_heads", "head_dim",
+    "max_positions",
+)  # fmt: skip
+
+
+def check_size(name: str, value: Any) -> int:
+    """`value`, if it is a whole number from 1 on that fits into 31 bits.
+
+    Raises:
+        ValueError: it is not; says so of `name`.
+    """
+    if type(value) is not int or not 0 < value < 2**31:
+        raise ValueError(f"{name}={value!r:.80} in the model config; expected a whole number from 1 on")
+    return value
+
+
+def _check_number(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise ValueError(f"{name}={value!r:.80} in the model config; expected a number above 0")
+
+
+def _check_flag(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise ValueError(f"{name}={value!r:.80} in the model config; expected true or false")
+
+
+def _listed(hf_config: Mapping[str, Any], key: str) -> tuple[Any, ...]:
+    """The list under `key`; empty where there is none."""
+    value = hf_config.get(key) or ()
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{key}={value!r:.80} in the model config; expected a list")
+    return tuple(value)
+
+
+def _object(hf_config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """The object under `key`; empty where there is none."""
+    value = hf_config.get(key) or {}
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{key}={value!r:.80} in the model config; expected an object")
+    return value
+
+
 def _required(hf_config: Mapping[str, Any], key: str) -> Any:
     if hf_config.get(key) is None:
         raise ValueError(f"the model config has no {key!r}")
@@ -177,36 +232,44 @@ def _required(hf_config: Mapping[str, Any], key: str) -> Any:
 
 def _check_supported(hf_config: Mapping[str, Any]) -> None:
     """Raises for every switch of HuggingFace's Qwen3 and Llama that would change the computation."""
+    if not isinstance(hf_config, Mapping):
+        raise ValueError(f"the model config is {hf_config!r:.80}; expected an object")
     model_type = hf_config.get("model_type")
-    if model_type not in ARCHITECTURES:
-        raise ValueError(f"model_type={model_type!r} in the model config; only {list(ARCHITECTURES)} are supported")
+    if not isinstance(model_type, str) or model_type not in ARCHITECTURES:
+        raise ValueError(f"model_type={model_type!r:.80} in the model config; only {list(ARCHITECTURES)} are supported")
     for key, default, supported in (
         ("hidden_act", "silu", "silu"),
         ("attention_bias", False, False),
         ("mlp_bias", False, False),
     ):
         if hf_config.get(key, default) != supported:
-            raise ValueError(f"{key}={hf_config.get(key)!r} in the model config; only {supported!r} is supported")
+            raise ValueError(f"{key}={hf_config.get(key)!r:.80} in the model config; only {supported!r} is supported")
     _check_full_attention(hf_config)
     for key in ("rope_scaling", "rope_parameters"):
-        rope = hf_config.get(key) or {}
+        rope = _object(hf_config, key)
         rope_type = rope.get("rope_type", rope.get("type", "default"))
         if rope_type != "default":
-            raise ValueError(f"{key} asks for rope type {rope_type!r} in the model config; only 'default' is supported")
+            raise ValueError(
+                f"{key} asks for rope type {rope_type!r:.80} in the model config; only 'default' is supported"
+            )
 
 
 def _check_full_attention(hf_config: Mapping[str, Any]) -> None:
-    layer_types = hf_config.get("layer_types") or ()
+    layer_types = _listed(hf_config, "layer_types")
     if any(layer_type != "full_attention" for layer_type in layer_types):
-        raise ValueError(f"layer_types={list(layer_types)!r} in the model config; only 'full_attention' is supported")
+        raise ValueError(
+            f"layer_types={list(layer_types)!r:.200} in the model config; only 'full_attention' is supported"
+        )
     in_use = hf_config.get("use_sliding_window", False) and hf_config.get("sliding_window") is not None
     first_sliding = hf_config.get("max_window_layers", 28)
-    if in_use and not layer_types and first_sliding < _required(hf_config, "num_hidden_layers"):
+    layers = check_size("num_hidden_layers", _required(hf_config, "num_hidden_layers"))
+    if in_use and not layer_types and not (type(first_sliding) is int and first_sliding >= layers):
         raise ValueError("use_sliding_window=True in the model config; sliding-window attention is not supported")
 
 
 def _rope_theta(hf_config: Mapping[str, Any]) -> float:
-    theta = (hf_config.get("rope_parameters") or {}).get("rope_theta", hf_config.get("rope_theta"))
+    theta = _object(hf_config, "rope_parameters").get("rope_theta", hf_config.get("rope_theta"))
     if theta is None:
         raise ValueError("the model config has no 'rope_theta', neither at top level nor in 'rope_parameters'")
+    _check_number("rope_theta", theta)
     return float(theta)

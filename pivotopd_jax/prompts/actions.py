@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 
+CUT = "\0"
+"""Stands where a thinking part was; no action may hold it, nor does one that the student may give by other means."""
+
 _THINK = re.compile(r"<think>.*?</think>", re.DOTALL)
 _ACTION = re.compile(r"<action>(.*?)</action>", re.DOTALL)
 MAX_ACTION_CHARACTERS = 400
@@ -14,20 +17,33 @@ def format_action(action: str) -> str:
     return f"<action>{action}</action>"
 
 
+def without_thinking(response: str) -> str | None:
+    """What `response` says outside its thinking parts, each of which leaves a `CUT`: what stood around it stays apart.
+
+    Returns:
+        None where a thinking part is not whole.
+    """
+    spoken = _THINK.sub(CUT, response)
+    return None if "<think>" in spoken or "</think>" in spoken else spoken
+
+
+def is_one_line(action: str) -> bool:
+    """Whether `action` is one line that is not empty, of at most `MAX_ACTION_CHARACTERS`, without a `CUT`."""
+    return len(action.splitlines()) == 1 and len(action) <= MAX_ACTION_CHARACTERS and CUT not in action
+
+
 def parse_action(response: str) -> str | None:
     """The one action of `response`: exactly one `<action>..</action>` outside the thinking part, on one line.
 
     Returns:
         The action with outer white space removed; None when there is none, more than one, or a malformed one.
     """
-    spoken = _THINK.sub("", response)
-    if "<think>" in spoken or "</think>" in spoken:
+    spoken = without_thinking(response)
+    if spoken is None or spoken.count("<action>") != 1 or spoken.count("</action>") != 1:
         return None
-    found = _ACTION.findall(spoken)
-    if len(found) != 1 or spoken.count("<action>") != 1 or spoken.count("</action>") != 1:
-        return None
-    action = found[0].strip()
-    return action if action and "\n" not in action and len(action) <= MAX_ACTION_CHARACTERS else None
+    found = _ACTION.search(spoken)
+    action = found[1].strip() if found else ""
+    return action if is_one_line(action) else None
 
 
 def normalise(action: str) -> str:

@@ -77,7 +77,9 @@ class Chat:
         self._piece: Callable[[int], str] = lru_cache(maxsize=None)(lambda i: self._text([i]))
 
     def _encode(self, text: str) -> np.ndarray:
-        ids = np.asarray(self.tokenizer.encode(text, add_special_tokens=False), np.int32)
+        # Half of a character, as JSON can write it, is none that a tokenizer takes.
+        whole = text.encode("utf-8", "replace").decode("utf-8")
+        ids = np.asarray(self.tokenizer.encode(whole, add_special_tokens=False), np.int32)
         ids.setflags(write=False)
         return ids
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pivotopd_jax.prompts.actions import MAX_ACTION_CHARACTERS, format_action
+from pivotopd_jax.prompts.actions import format_action, is_one_line, without_thinking
 from pivotopd_jax.records import Observation, Turn
 
 ASKED = "Question: "
@@ -14,7 +14,6 @@ FORMAT = (
     "shows the passages that fit best, and <answer>text</answer>, which ends the task; an answer is a few words."
 )
 
-_THINK = re.compile(r"<think>.*?</think>", re.DOTALL)
 _TAG = re.compile(r"</?(?:search|answer|action)>")
 _TAGGED = re.compile(r"<(search|answer|action)>(.*?)</\1>", re.DOTALL)
 _CANONICAL = re.compile(r"(search|answer)\[(.*)\]", re.DOTALL)
@@ -70,17 +69,14 @@ class SearchQAWording:
         `<action>search[..]</action>` and `<action>answer[..]</action>` are understood, too.
 
         Returns:
-            None when there is no such tag, more than one, or one whose text is empty or longer than
-            `MAX_ACTION_CHARACTERS`.
+            None when there is no such tag, more than one, or one whose text is not as `actions.is_one_line` wants it.
         """
-        spoken = _THINK.sub("\n", response)
-        if "<think>" in spoken or "</think>" in spoken or len(_TAG.findall(spoken)) != 2:
+        spoken = without_thinking(response)
+        if spoken is None or len(_TAG.findall(spoken)) != 2:
             return None
         found = _TAGGED.search(spoken)
         parts = found and (_canonical(found[2]) if found[1] == "action" else (found[1], found[2].strip()))
-        if not parts or len(parts[1].splitlines()) != 1 or len(parts[1]) > MAX_ACTION_CHARACTERS:
-            return None
-        return f"{parts[0]}[{parts[1]}]"
+        return f"{parts[0]}[{parts[1]}]" if parts and is_one_line(parts[1]) else None
 
     def format(self, action: str) -> str:
         """In the tag of its own verb; what is no action of this world stays recognisably none."""

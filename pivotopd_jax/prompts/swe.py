@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from pivotopd_jax.prompts.actions import CUT, without_thinking
 from pivotopd_jax.records import Observation, Turn
 
 OPENS, CLOSES = "```bash\n", "\n```"
@@ -20,7 +21,7 @@ ONLY = (
 )
 """What tasks say in which only a few commands are carried out."""
 
-_THINK = re.compile(r"<think>.*?</think>", re.DOTALL)
+_OPENED = re.compile(r"```bash[ \t]*\n")
 _BLOCK = re.compile(r"```bash[ \t]*\n(.*?)\n[ \t]*```", re.DOTALL)
 
 
@@ -67,10 +68,12 @@ class SweWording:
 
     def parse(self, response: str) -> str | None:
         """The command of the one block ```bash .. ``` outside the thinking part; None if there is none, or several."""
-        spoken = _THINK.sub("", response)
-        found = _BLOCK.findall(spoken)
-        whole = "<think>" not in spoken and "</think>" not in spoken
-        return found[0].strip() or None if whole and len(found) == 1 else None
+        spoken = without_thinking(response)
+        if spoken is None or len(_OPENED.findall(spoken)) != 1:
+            return None
+        found = _BLOCK.search(spoken)
+        command = found[1].strip() if found else ""
+        return command if command and CUT not in command else None
 
     def format(self, action: str) -> str:
         return f"{OPENS}{action}{CLOSES}"

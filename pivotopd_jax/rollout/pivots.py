@@ -6,7 +6,6 @@ brings success nearer and leaves it as near as the teacher's does.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pivotopd_jax.envs.protocol import Planner, World
-from pivotopd_jax.files import write_json
+from pivotopd_jax.files import parse_json, write_json
 from pivotopd_jax.methods.method import Pivots
 from pivotopd_jax.prompts.actions import is_mismatch
 from pivotopd_jax.prompts.prompter import Prompter
@@ -133,18 +132,39 @@ def load_pivots(path: Path, world: World, prompter: Prompter, tasks: Mapping[str
     """Reads what `save_pivots` wrote, and plays the actions again.
 
     Raises:
-        ValueError: a pivot's task is not among `tasks`, by id.
+        ValueError: it is no such file, or a pivot's task is not among `tasks`, by id.
     """
+    try:
+        records = [_checked(record) for record in parse_json(path.read_bytes())]
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{path} is not a file of pivots ({error}); remove it to look for others") from error
     pivots = []
-    for record in json.loads(path.read_text()):
+    for record in records:
         if record["task"] not in tasks:
             raise ValueError(f"{path}: task {record['task']!r} is not among the {len(tasks)} offline tasks of this run")
         pivots.append(_replayed(world, prompter, tasks[record["task"]], record))
     return pivots
 
 
+def _checked(record: Any) -> Mapping[str, Any]:
+    said, turn = record["actions"], record["turn"]
+    if (
+        not isinstance(record["task"], str)
+        or not isinstance(said, list)
+        or not all(isinstance(one, str) for one in said)
+    ):
+        raise TypeError("expected a task and a list of actions")
+    if type(turn) is not int or turn != len(said) - 1:
+        raise ValueError(f"turn {turn!r:.80} is not that of the last of {len(said)} actions")
+    return record
+
+
 def _replayed(world: World, prompter: Prompter, task: Task, record: Mapping[str, Any]) -> Pivot:
     episode = Episode.start(world.make(), prompter, task, 0, len(record["actions"]) + 1)
     for action in record["actions"]:
+        if episode.done:
+            raise ValueError(
+                f"a pivot of task {task.id!r} comes after the end of its episode: the games are other ones"
+            )
         episode.force(action)
     return Pivot(episode.trajectory(), record["turn"])

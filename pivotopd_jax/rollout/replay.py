@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from pivotopd_jax.records import Row
+
+_INSTEAD = "start it again in another --workdir, or set config.knobs.replay=False there"
 
 
 class Replay:
@@ -64,11 +68,18 @@ class Replay:
     def _read(self, path: Path) -> list[Row]:
         if not path.exists():
             raise FileNotFoundError(
-                f"{path} is missing: this run trains on the labels of its earlier steps; start it again in another "
-                "--workdir, or set config.knobs.replay=False there"
+                f"{path} is missing: this run trains on the labels of its earlier steps; {_INSTEAD}"
             )
-        with np.load(path, allow_pickle=False) as stored:
-            where, sizes, ids = stored["where"], stored["sizes"], stored["ids"]
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                where, sizes, ids = (
+                    stored[name].astype(np.int32, casting="safe") for name in ("where", "sizes", "ids")
+                )
+            whole = where.shape == (len(sizes), 3) and sizes.shape == (len(sizes), 2) and ids.shape == (sizes.sum(),)
+        except (ValueError, KeyError, TypeError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
+            raise ValueError(f"{path} is not a file of labels ({error}); {_INSTEAD}") from error
+        if not whole or sizes.min(initial=1) < 1:
+            raise ValueError(f"{path} is not a file of labels (its parts do not fit together); {_INSTEAD}")
         rows, at = [], 0
         for (trajectory, group, turn), (context, response) in zip(where.tolist(), sizes.tolist(), strict=True):
             middle, end = at + context, at + context + response

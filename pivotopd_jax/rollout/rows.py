@@ -50,7 +50,7 @@ def rollout_rows(
             rows.append(
                 Row(
                     "rollout", index, trajectory.group, turn, played.context_ids, played.response_ids, views,
-                    advantage, pivotal,
+                    advantage, pivotal, sampled_log_probs=played.log_probs,
                 )
             )  # fmt: skip
     return rows
@@ -167,6 +167,10 @@ def batch_rows(
         pivotal=packed.scatter([row.pivotal for row in rows], bool),
         trajectory=packed.scatter([row.trajectory for row in rows], np.int32),
         turn=packed.scatter([row.turn for row in rows], np.int32),
+        sampled=packed.scatter([row.sampled_log_probs is not None for row in rows], bool),
+        sampled_log_probs=packed.scatter(
+            [0.0 if row.sampled_log_probs is None else row.sampled_log_probs for row in rows]
+        ),
     )  # fmt: skip
     return batch, packed
 

@@ -7,6 +7,7 @@ A call that fails, or whose reply cannot be read, costs its item the distillatio
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +25,7 @@ from pivotopd_jax.teachers.server import Call, CallFailed, Server
 from pivotopd_jax.teachers.words import TEMPERATURE, Question, WordsTeacher
 
 R = TypeVar("R")
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]{0,40}")
 
 
 class ServedTeacher(WordsTeacher):
@@ -181,8 +183,10 @@ def _key(variable: str) -> str:
     key = os.environ.get(variable, "").strip()
     # A key with a line break in it would be quoted in the message of a library that refuses it.
     if not key or not (key.isascii() and key.isprintable()):
+        # Who gives the key itself in place of a name should not find it in a log.
+        shown = repr(variable) if _VARIABLE.fullmatch(variable) else "(not shown, since it looks like none)"
         raise ValueError(
-            f"config.teacher.api_key_env names the environment variable {variable!r}, which is not set or holds no key "
+            f"config.teacher.api_key_env names the environment variable {shown}, which is not set or holds no key "
             "of printable ASCII; set it to the key"
         )
     return key

@@ -19,6 +19,8 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 from pivotopd_jax.background import wait_for
 
 MAX_WORDS = 300
+SHORTEST_KEY = 8
+"""Characters of a key that is a secret."""
 
 # Which account the user's environment names is for OpenAI alone to know.
 _ANONYMOUS: Any = {"headers": {"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()}}
@@ -154,11 +156,14 @@ class Server:
         except openai.OpenAIError as error:
             # The client's own exceptions hold the request, and with it the key.
             raise CallFailed(_kind(error), self._without_key(str(error))) from None
-        return _read_json(text)
+        # What a server says is kept, and might repeat what it was told. "EMPTY" and the like are words, too.
+        return _read_json(self._hidden(text) if len(self.api_key) >= SHORTEST_KEY else text)
 
     def _without_key(self, words: str) -> str:
-        hidden = words.replace(self.api_key, "[key]") if self.api_key else words
-        return " ".join(hidden.split())[:MAX_WORDS]
+        return " ".join(self._hidden(words).split())[:MAX_WORDS]
+
+    def _hidden(self, words: str) -> str:
+        return words.replace(self.api_key, "[key]") if self.api_key else words
 
 
 def check_address(base_url: str) -> None:

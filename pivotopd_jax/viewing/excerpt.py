@@ -12,6 +12,8 @@ from typing import Any
 HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"
 )
+GREATEST = 1e9
+"""An advantage or more than that is taken for a fault of the log."""
 LONGEST = 3000
 """Characters of one text that are shown."""
 
@@ -37,7 +39,8 @@ def excerpt(record: Mapping[str, Any]) -> str:
     """The pivotal turns of a trajectory, each with the turn before, what came after, and its recovery beside that."""
     turns = record["turns"]
     most = _largest(record)
-    tried = {branch.get("after"): branch for branch in record.get("recoveries", [])}
+    branches = record.get("recoveries", [])
+    tried = {branch["after"]: branch for branch in branches if isinstance(branch.get("after"), int)}
     parts, last = [], -1
     for number in [i for i, turn in enumerate(turns) if turn.get("pivotal") is True]:
         branch = tried.get(number)
@@ -127,7 +130,7 @@ def credits(turn: Mapping[str, Any]) -> list[float]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+    return isinstance(value, int | float) and abs(value) < GREATEST
 
 
 def _largest(record: Mapping[str, Any]) -> float:

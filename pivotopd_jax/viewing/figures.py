@@ -40,6 +40,7 @@ def figures(lines: Lines) -> list[str]:
         ("Answers of the teacher, of each step", _answers),
         ("KL to the student before training", _metric("update/kl_reference", "nats a token")),
         ("Norm of the gradient", _metric("update/grad_norm", "before clipping")),
+        ("Greatest difference between the log-probs of sampler and learner", _metric("drift/most", "nats")),
         ("Entropy estimate", _metric("update/entropy_estimate", "nats a token")),
         ("Seconds of each stage", _seconds),
     ]

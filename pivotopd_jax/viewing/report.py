@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from pivotopd_jax.files import parse_json
 from pivotopd_jax.recording import CONFIGURATION_FILE, SUMMARY_FILE, read_metrics
 from pivotopd_jax.viewing.excerpt import excerpt, shown
 from pivotopd_jax.viewing.figures import Lines, figures
@@ -30,6 +31,7 @@ def write_report(directory: Path) -> Path:
 
     Raises:
         FileNotFoundError: there are no metrics.
+        ValueError: the configuration or the summary is not as a run writes it.
     """
     lines = read_metrics(directory)
     if not lines:
@@ -48,7 +50,7 @@ def report(directory: Path, lines: Lines) -> str:
         log = None
     parts = [
         _heading(directory, lines, configuration, summary),
-        _section("Before and after", before_and_after(summary)) if summary else "",
+        _section("Before and after", _judged(directory, summary)) if summary else "",
         _section("Curves", f'<div class="figures">{"".join(figures(lines))}</div>'),
         _section("Success by type of task", success_by_kind(lines)),
         _section("What came of recoveries and of the teacher's answers", outcomes(lines)),
@@ -63,7 +65,23 @@ def report(directory: Path, lines: Lines) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    """The object in a file; an empty one if there is no file.
+
+    Raises:
+        ValueError: it holds something else.
+    """
+    try:
+        content = parse_json(path.read_bytes()) if path.exists() else {}
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON ({error}); remove it to have a report without") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} holds {content!r:.80}, not what a run writes; remove it to have a report without")
+    return content
+
+
+def _part(configuration: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = configuration.get(name)
+    return part if isinstance(part, dict) else {}
 
 
 def _section(title: str, content: str) -> str:
@@ -71,17 +89,17 @@ def _section(title: str, content: str) -> str:
 
 
 def _heading(directory: Path, lines: Lines, configuration: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
-    world = summary.get("world") or configuration.get("world", {}).get("name")
+    world = summary.get("world") or _part(configuration, "world").get("name")
     played = configuration.get("tasks_per_step"), configuration.get("rollouts")
     seconds = sum(value for line in lines for name, value in line.items() if name.startswith("seconds/"))
     facts = {
         "method": summary.get("method") or configuration.get("method"),
         "world": world,
         "student": configuration.get("student"),
-        "teacher": configuration.get("teacher", {}).get("kind"),
+        "teacher": _part(configuration, "teacher").get("kind"),
         "steps": f"{len(lines)} of {configuration['steps']}" if "steps" in configuration else len(lines),
         "rollouts a step": f"{played[0]} tasks × {played[1]}" if all(played) else None,
-        "learning rate": configuration.get("ppo", {}).get("learning_rate"),
+        "learning rate": _part(configuration, "ppo").get("learning_rate"),
         "seed": configuration.get("seed"),
         "time in stages": f"{seconds / 60:.1f} min",
     }
@@ -110,6 +128,16 @@ class Markup(str):
 def percent(value: float | None) -> str:
     """A share in percent."""
     return "–" if value is None else f"{100 * value:.1f}%"
+
+
+def _judged(directory: Path, summary: Mapping[str, Any]) -> str:
+    try:
+        return before_and_after(summary)
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise ValueError(
+            f"{directory / SUMMARY_FILE} is not as a run writes it ({type(error).__name__}: {str(error)[:80]!r}); "
+            "remove it to have a report without"
+        ) from error
 
 
 def before_and_after(summary: Mapping[str, Any]) -> str:

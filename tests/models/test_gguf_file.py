@@ -203,6 +203,13 @@ CHANGES: list[tuple[Callable[[Written], Any], str]] = [
     (lambda f: f.metadata.pop("llama.rope.freq_base"), "there is no llama.rope.freq_base in the metadata"),
     (lambda f: f.metadata.update({"tokenizer.ggml.pre": "dbrx"}), "'gpt2' with text split as for 'dbrx'; only 'gpt2'"),
     (lambda f: f.metadata.update({"tokenizer.ggml.model": "llama"}), "the tokenizer is 'llama' with text split"),
+    (lambda f: f.metadata.update({"llama.attention.head_count": 0}), "attention.head_count=0 in the model config"),
+    (lambda f: f.metadata.update({"llama.block_count": "two"}), "num_layers='two' in the model config"),
+    (lambda f: f.metadata.update({"llama.rope.freq_base": 3}), "3 stands where a number with a point was expected"),
+    (lambda f: f.metadata.update({"tokenizer.ggml.merges": ["a b c"]}), "a merge is 'a b c'; expected two tokens"),
+    (lambda f: f.metadata.update({"tokenizer.ggml.merges": ["nope nope"]}), "merges do not fit its tokens"),
+    (lambda f: f.metadata.update({"tokenizer.ggml.eos_token_id": 999}), "eos_token_id is 999; expected one of 288"),
+    (lambda f: f.metadata.pop("tokenizer.ggml.tokens"), "tokenizer.ggml.tokens is None; expected a list of str"),
     (lambda f: f.tensors.pop("token_embd.weight"), "there is no tensor token_embd.weight"),
     (lambda f: f.tensors.pop("blk.1.ffn_up.weight"), r"missing: model\.layers\.1\.mlp\.up_proj\.weight"),
     (lambda f: f.tensors.update({"rope_freqs.weight": np.ones(6, np.float32)}), r"unexpected: rope_freqs\.weight"),
@@ -249,3 +256,13 @@ def test_the_launcher_makes_a_directory_once(tmp_path, capsys):
         launcher.main(arguments)
     with pytest.raises(ValueError, match=r"was told 'nothing'; expected FILE DIRECTORY"):
         launcher.main([])
+
+
+def test_a_list_that_goes_on_behind_the_end_of_the_file_is_not_counted_out(tmp_path):
+    path = tmp_path / "long.gguf"
+    content = written(LLAMA, tmp_path).write(path).read_bytes()
+    at = content.index(b"tokenizer.ggml.token_type") + len(b"tokenizer.ggml.token_type") + 8
+    assert int.from_bytes(content[at : at + 8], "little") == LLAMA.vocab_size
+    path.write_bytes(content[:at] + (2**40).to_bytes(8, "little") + content[at + 8 :])
+    with pytest.raises(ValueError, match=r"long\.gguf is not a whole GGUF file"):
+        gguf_file.load(path)

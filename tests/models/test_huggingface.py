@@ -331,3 +331,32 @@ def test_parameters_are_loaded_onto_a_mesh_and_saved_from_it_without_torch(stude
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert_equal(huggingface.load(student)[2], lively())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_attention_heads": 0}, "num_attention_heads=0 in the model config; expected a whole number from 1 on"),
+        ({"hidden_size": "32"}, "hidden_size='32' in the model config"),
+        ({"vocab_size": -1}, "vocab_size=-1 in the model config"),
+        ({"rope_parameters": [1]}, r"rope_parameters=\[1\] in the model config; expected an object"),
+        ({"rms_norm_eps": float("nan")}, "rms_norm_eps=nan in the model config; expected a number above 0"),
+        ({"tie_word_embeddings": "no"}, "tie_embeddings='no' in the model config; expected true or false"),
+        ({"layer_types": 3}, "layer_types=3 in the model config; expected a list"),
+        ({"model_type": ["qwen3"]}, "model_type="),
+        ({"num_hidden_layers": 10**9}, "has 1000000000 layers or experts, its files 25 tensors"),
+    ],
+)
+def test_sizes_that_are_none_are_named(student: Path, change: dict[str, Any], message: str) -> None:
+    record = json.loads((student / "config.json").read_text())
+    (student / "config.json").write_text(json.dumps(record | change))
+    with pytest.raises(ValueError, match=message):
+        huggingface.load(student)
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("content", [b"[1]", b"[" * 100_000, b"\xff\xfe", b"{"])
+def test_what_is_no_json_is_named(student: Path, name: str, content: bytes) -> None:
+    (student / name).write_bytes(content)
+    with pytest.raises(ValueError, match=r"config\.json (is not JSON|holds)|has a tokenizer that cannot be read"):
+        huggingface.load(student)

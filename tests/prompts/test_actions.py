@@ -21,6 +21,11 @@ from pivotopd_jax.prompts.actions import format_action, is_mismatch, normalise, 
         ("no thinking ended </think><action>a</action>", None),
         ("<action></action>", None),
         ("<action>one\ntwo</action>", None),
+        ("<action>one\rtwo</action>", None),
+        ("<action>one\u2028two</action>", None),
+        ("<action>look\0</action>", None),
+        ("<act<think>a</think>ion>look</action>", None),
+        ("<action>go<think>a</think> to shelf 1</action>", None),
         ("<action>" + "x" * 401 + "</action>", None),
         ("go to shelf 1", None),
         ("", None),
@@ -33,10 +38,16 @@ def test_parse(response, action):
 @given(st.text())
 def test_any_text_is_read_without_an_error(text):
     action = parse_action(text)
-    assert action is None or (action == action.strip() and "\n" not in action)
+    assert action is None or (action == action.strip() and len(action.splitlines()) == 1)
 
 
-@given(st.text(alphabet=st.characters(exclude_characters="<>\n\r"), min_size=1, max_size=40).map(str.strip))
+@given(
+    st.text(
+        alphabet=st.characters(exclude_categories=("Cc", "Cs", "Zl", "Zp"), exclude_characters="<>"),
+        min_size=1,
+        max_size=40,
+    ).map(str.strip)
+)
 def test_format_and_parse_are_inverse(action):
     assert parse_action(format_action(action)) == (action or None)
 

@@ -62,6 +62,8 @@ PIECES = [
         ("<search>a</think></search>", None),
         ("<search>a<think>b</think>c</search>", None),
         ("<sea<think></think>rch>a</search>", None),
+        ("<search><think>b</think>a</search>", None),
+        ("<search>a\0</search>", None),
     ],
 )
 def test_parsing(response, action):

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import pytest
 from viewing.run_on_disk import NASTY, mistaken, trajectory, turn, write_lines, write_run
 
+from pivotopd_jax.recording import read_metrics
 from pivotopd_jax.viewing.excerpt import credits, excerpt, shade, shown
 from pivotopd_jax.viewing.report import stage_times, write_report
 
@@ -115,3 +116,30 @@ def test_an_excerpt_shows_each_turn_once_and_the_recovery_beside_what_happened()
 
 def test_stages_without_seconds_are_no_division_by_zero():
     assert "<td>collect</td><td>0.0</td><td>0.0%</td>" in stage_times([{"seconds/collect": 0.0}])
+
+
+@pytest.mark.parametrize("name", ["configuration.json", "summary.json"])
+@pytest.mark.parametrize("content", ["[1]", "{", '{"before": 1}', "[" * 100_000])
+def test_what_no_run_wrote_is_named(tmp_path, name, content):
+    directory = write_run(tmp_path)
+    (directory / name).write_text(content)
+    if (name, content) == ("configuration.json", '{"before": 1}'):
+        assert write_report(directory).exists()
+        return
+    with pytest.raises(ValueError, match=f"{name} (is not JSON|holds|is not as a run writes it).*remove it"):
+        write_report(directory)
+    assert not (directory / "report.html").exists()
+
+
+def test_lines_of_metrics_that_are_none_end_them(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    for odd in (
+        "3",
+        '{"step": "1"}',
+        '{"step": 1, "a": "b"}',
+        '{"step": 1, "a": %s}' % ("9" * 400),
+        "{",
+        "[" * 100_000,
+    ):
+        path.write_text('{"step": 0, "a": NaN}\n' + odd + '\n{"step": 2}\n')
+        assert [line["step"] for line in read_metrics(tmp_path)] == [0]

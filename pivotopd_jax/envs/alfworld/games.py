@@ -7,9 +7,9 @@ one bit per index. Facts that no action of the domain reads (`full`, `moveable`,
 from __future__ import annotations
 
 import gzip
-import json
 import lzma
 import weakref
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from pivotopd_jax.envs.alfworld.pddl import GameError, GoalText, Problem, read_goal, read_problem
 from pivotopd_jax.envs.alfworld.releases import Wording, check_domain, read_grammar
+from pivotopd_jax.files import parse_json
 
 KINDS = (
     "pick_and_place_simple",
@@ -173,9 +174,7 @@ def as_game(source: Game | Mapping[str, Any]) -> Game:
         return source
     if not isinstance(source, Mapping):
         raise GameError(f"expected a Game or a packed row (a mapping), got {type(source).__name__}")
-    missing = {"id", "task_desc", "pddl_problem"} - source.keys()
-    if missing:
-        raise GameError(f"packed game {source.get('id', '?')!r}: missing {', '.join(sorted(missing))}")
+    _check_row(source, f"packed game {source.get('id', '?')!r:.80}")
     return _parse_row(source["id"], source["task_desc"], source["pddl_problem"], source.get("wording", "move"))
 
 
@@ -186,12 +185,15 @@ def load_packed(path: str | Path) -> list[dict[str, Any]]:
         path: `*.jsonl`, `*.jsonl.xz` or `*.jsonl.gz`; rows {id, task_desc, walkthrough, pddl_problem}.
 
     Raises:
-        GameError: a line is not such a row.
+        GameError: a line is not such a row, or the file is damaged.
         OSError: the file cannot be read.
     """
     openers: dict[str, Any] = {".xz": lzma.open, ".gz": gzip.open}
-    with openers.get(Path(path).suffix, open)(path, "rt", encoding="utf-8") as file:
-        return [_packed_row(line, f"{path}, line {number}") for number, line in enumerate(file, 1) if line.strip()]
+    try:
+        with openers.get(Path(path).suffix, open)(path, "rb") as file:
+            return [_packed_row(line, f"{path}, line {number}") for number, line in enumerate(file, 1) if line.strip()]
+    except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
+        raise GameError(f"{path} is damaged ({error}); get it again") from error
 
 
 def load_game_file(path: str | Path) -> Game:
@@ -204,12 +206,12 @@ def load_game_file(path: str | Path) -> Game:
     path = Path(path)
     id = f"{path.parent.parent.name}/{path.parent.name}"
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        domain, grammar, problem = (data[key] for key in ("pddl_domain", "grammar", "pddl_problem"))
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        data = parse_json(path.read_text(encoding="utf-8"))
+        domain, grammar, problem = (_text(data[key], key) for key in ("pddl_domain", "grammar", "pddl_problem"))
+    except (ValueError, KeyError, TypeError) as error:
         raise GameError(
-            f"{path}: expected a JSON object with pddl_domain, grammar and pddl_problem, got {error!r}; "
-            "download the games again with alfworld-download"
+            f"{path}: expected a JSON object with the texts pddl_domain, grammar and pddl_problem "
+            f"({type(error).__name__}: {error}); download the games again with alfworld-download"
         ) from error
     check_domain(domain, str(path))
     wording, description = read_grammar(grammar, str(path))
@@ -222,15 +224,32 @@ def kind_of(id: str) -> str:
     return parts[max(len(parts) - 2, 0)].split("-")[0]
 
 
-def _packed_row(line: str, name: str) -> dict[str, Any]:
+def _packed_row(line: bytes, name: str) -> dict[str, Any]:
     try:
-        row = json.loads(line)
-        missing = {"id", "task_desc", "pddl_problem"} - row.keys()
-    except (json.JSONDecodeError, AttributeError) as error:
-        raise GameError(f"{name}: expected a JSON object, got {line[:80]!r}") from error
+        row = parse_json(line)
+    except ValueError as error:
+        raise GameError(f"{name}: expected a JSON object, got {line[:80]!r} ({error})") from error
+    if not isinstance(row, dict):
+        raise GameError(f"{name}: expected a JSON object, got {line[:80]!r}")
+    _check_row(row, name)
+    return row
+
+
+def _check_row(row: Mapping[str, Any], name: str) -> None:
+    missing = {"id", "task_desc", "pddl_problem"} - row.keys()
     if missing:
         raise GameError(f"{name}: missing {', '.join(sorted(missing))}; expected id, task_desc, pddl_problem")
-    return row
+    for key in ("id", "task_desc", "pddl_problem", "wording"):
+        try:
+            _text(row.get(key, ""), key)
+        except TypeError as error:
+            raise GameError(f"{name}: {error}") from error
+
+
+def _text(value: Any, key: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{key} is {value!r:.80}; expected a text")
+    return value
 
 
 @lru_cache(maxsize=512)

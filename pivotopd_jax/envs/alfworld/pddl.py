@@ -237,6 +237,11 @@ class Problem:
                 f"game {self.id!r}: every receptacle needs exactly one receptacleAtLocation fact; "
                 f"look at {', '.join(sorted(wrong)) or 'the repeated ones'}"
             )
+        nameless = self.places.keys() - self.names.keys()
+        if nameless:
+            raise GameError(
+                f"game {self.id!r}: the place {min(nameless)!r} has no '_bar_' in its id; the file is broken"
+            )
 
 
 def read_problem(text: str, id: str) -> Problem:

@@ -56,7 +56,11 @@ def read_grammar(grammar: str, name: str) -> tuple[Wording, str]:
             f"{name}: unknown grammar (digest {digest}); known are 'move X to Y' (alfworld 0.4) and "
             "'put X in/on Y' (alfworld 0.2 and 0.3). Play this game with the official engine (OfficialAlfWorldEnv)"
         )
-    return _GRAMMARS[digest], json.loads(match[1]).removeprefix("Your task is to: ")
+    try:
+        sentence = json.loads(match[1])
+    except ValueError as error:
+        raise GameError(f"{name}: the grammar's task sentence {match[1]:.80} is no JSON text ({error})") from error
+    return _GRAMMARS[digest], sentence.removeprefix("Your task is to: ")
 
 
 def _digest(text: str) -> str:

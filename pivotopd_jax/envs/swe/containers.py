@@ -50,7 +50,8 @@ exec git diff --binary --no-color --no-ext-diff --no-textconv pivotopd-start "$c
 
 def image_of(instance: Instance, template: str = "") -> str:
     """The image that holds `instance`: its own, or `template` with {id} filled in as SWE-bench does."""
-    return instance.image or (template or SWE_BENCH_IMAGE).format(id=instance.id.lower().replace("__", "_1776_"))
+    name = instance.id.lower().replace("__", "_1776_")
+    return instance.image or (template or SWE_BENCH_IMAGE).replace("{id}", name)
 
 
 def container_program() -> str:

@@ -13,6 +13,8 @@ from pivotopd_jax.envs.row_files import DataError, read_rows
 
 FILES = ("tasks.jsonl", "tasks.jsonl.gz", "tasks.parquet")
 
+_ARCHIVE = re.compile(r"(?:\w[\w.-]*)?")
+_IMAGE = re.compile(r"(?:\w[\w.:/@-]*)?", re.ASCII)
 _TEST_FILE = re.compile(r"^\+\+\+ b/(.+)$", re.MULTILINE)
 
 
@@ -97,13 +99,23 @@ def as_row(instance: Instance) -> dict[str, str]:
 
 
 def _instance(row: Mapping[str, Any], where: str) -> Instance:
-    missing = [name for name in ("instance_id", "repo", "patch", "FAIL_TO_PASS", "PASS_TO_PASS") if name not in row]
+    needed = ("instance_id", "repo", "patch", "FAIL_TO_PASS", "PASS_TO_PASS")
+    missing = [name for name in needed if name not in row] or ([] if row["instance_id"] else ["instance_id"])
     if missing:
         raise DataError(f"{where}: no {', '.join(missing)}; expected a row of SWE-bench, SWE-Gym or SWE-smith")
 
     def text(name: str) -> str:
-        return str(row.get(name) or "")
+        value = row.get(name) or ""
+        if not isinstance(value, str | int | float):
+            raise DataError(f"{where}: {name} is {value!r:.80}; expected a text")
+        return str(value)
 
+    # Both end up beside others: in the path of a file, and on the command line of a container engine.
+    if not _ARCHIVE.fullmatch(text("archive")):
+        raise DataError(f"{where}: archive is {text('archive')!r:.80}; expected the name of a file beside the tasks")
+    for name in ("image_name", "docker_image"):
+        if not _IMAGE.fullmatch(text(name)):
+            raise DataError(f"{where}: {name} is {text(name)!r:.80}; expected the name of an image")
     return Instance(
         text("instance_id"), text("repo"), text("base_commit"), text("problem_statement"), text("patch"),
         text("test_patch"), _names(row["FAIL_TO_PASS"], where), _names(row["PASS_TO_PASS"], where), text("version"),

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -58,7 +59,11 @@ class RemoteSandbox:
             limits: only the seconds are kept to here.
             breaking: patch that has to be applied to its repository at first; "" for none.
             grace: seconds that it may take beside a command's own.
+
+        Raises:
+            ValueError: the address cannot be one, or holds a password.
         """
+        _check_address(address)
         self._limits, self._grace = limits or Limits(), grace
         self._client = httpx.Client(base_url=address, headers={"X-API-Key": token} if token else {})
         self._breaking = breaking
@@ -78,7 +83,7 @@ class RemoteSandbox:
                 self._ask("write_file", {"path": f"{PLACE}/{name}.b64", "content": text}, self._grace)
             line = ["bash", "-c", _RUNNER, "runner", str(most), command, str(4 * shown)]
             answer = self._execute(line, most + self._grace)
-        return _read(answer, tree, shown, most, time.monotonic() - started)
+        return read_answer(answer, tree, shown, most, time.monotonic() - started)
 
     def difference(self, tree: Tree) -> bytes:
         return tree
@@ -105,7 +110,15 @@ class RemoteSandbox:
         return answer
 
 
-def _read(answer: Mapping[str, Any], before: Tree, shown: int, most: float, took: float) -> Ran:
+def _check_address(address: str) -> None:
+    parts = urlsplit(address)
+    if parts.username or parts.password:
+        raise ValueError("config.world.server holds a password; set the environment variable SWEREX_TOKEN instead")
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError(f"config.world.server leads to {address!r}; expected something like 'http://127.0.0.1:8000'")
+
+
+def read_answer(answer: Mapping[str, Any], before: Tree, shown: int, most: float, took: float) -> Ran:
     """What a run came to; what the container sent is untrusted."""
     reader = OutputReader(shown)
     try:

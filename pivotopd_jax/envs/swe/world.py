@@ -155,7 +155,7 @@ class Swe:
     def _sandbox(self, instance: Instance, directory: Path) -> Sandbox:
         breaking = instance.patch if instance.breaks else ""
         if not instance.archive and self._server:
-            address, token = self._server.format(id=instance.id), os.environ.get("SWEREX_TOKEN", "")
+            address, token = self._server.replace("{id}", instance.id), os.environ.get("SWEREX_TOKEN", "")
             return RemoteSandbox(address, token=token, limits=self._limits, breaking=breaking)
         if not instance.archive:
             return ContainerSandbox(container_program(), image_of(instance, self._image), self._limits, breaking)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import json
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 from pivotopd_jax.envs.real_data import named_directory
 from pivotopd_jax.envs.webshop.products import CatalogueError
+from pivotopd_jax.files import parse_json
 
 VARIABLE = "WEBSHOP_DATA"
 ITEMS = ("items_shuffle_1000.json", "items_shuffle.json")
@@ -73,8 +74,8 @@ def read(path: Path) -> Any:
     """
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            return json.load(file)
-    except (ValueError, EOFError, gzip.BadGzipFile) as error:
+            return parse_json(file.read())
+    except (ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise CatalogueError(f"{path} cannot be read as JSON ({error}); download it again") from error
 
 
@@ -88,7 +89,7 @@ def pieces(path: Path) -> Iterator[str]:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
             while piece := file.read(1 << 20):
                 yield piece
-    except (ValueError, EOFError, gzip.BadGzipFile) as error:
+    except (ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise CatalogueError(f"{path} cannot be read as text ({error}); download it again") from error
 
 

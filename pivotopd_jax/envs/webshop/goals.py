@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from pivotopd_jax.envs.webshop.products import CatalogueError, Product
+from pivotopd_jax.envs.webshop.products import CatalogueError, Product, entry_of, texts_of
+from pivotopd_jax.files import parse_json
 
 ORDER_SEED = 233
 """WebShop shuffles its goals once with this seed; the place in that order is a goal's number."""
@@ -65,14 +67,14 @@ def synthetic_goals(products: Iterable[Product], made: Mapping[str, Any], *, see
         seed: of the price bounds; the order does not depend on it.
 
     Raises:
-        CatalogueError: an instruction without attributes.
+        CatalogueError: an instruction without attributes, or an entry that is not as WebShop's are.
     """
     goals = []
     for product in products:
-        entry = made.get(product.asin) or {}
+        entry = entry_of(made, product.asin)
         if entry.get("instruction") is not None:
             bound = _draw_bound(product, Random(f"webshop bound {seed} {product.asin}"))
-            goals += _combinations(product, entry["instruction"], entry.get("instruction_attributes"), bound)
+            goals += _combinations(product, *_instruction(entry, f"the instruction of {product.asin!r}"), bound)
     return shuffled(goals)
 
 
@@ -85,16 +87,22 @@ def human_goals(products: Sequence[Product], told: Mapping[str, Any], *, seed: i
         seed: of the price bounds; the order does not depend on it.
 
     Raises:
-        CatalogueError: an entry lacks a field.
+        CatalogueError: an entry that is not as WebShop's are.
     """
+    if not isinstance(told, Mapping):
+        raise CatalogueError(f"expected an object with a list for each product, got {told!r:.80}")
     goals = []
     for product in products:
-        for number, entry in enumerate(told.get(product.asin, ())):
-            try:
-                attributes, request = entry["instruction_attributes"], entry["instruction"].strip(".")
-                options = tuple(("", value) for value in entry["instruction_options"])
-            except (AttributeError, KeyError, TypeError) as error:
-                raise CatalogueError(f"instruction {number} of {product.asin!r}: {error!r}") from error
+        entries = told.get(product.asin, [])
+        if not isinstance(entries, list):
+            raise CatalogueError(f"the instructions of {product.asin!r} are {entries!r:.80}; expected a list")
+        for number, entry in enumerate(entries):
+            what = f"instruction {number} of {product.asin!r}"
+            if not isinstance(entry, Mapping):
+                raise CatalogueError(f"{what} is {entry!r:.80}; expected an object")
+            words, attributes = _instruction(entry, what)
+            request = words.strip(".")
+            options = tuple(("", value) for value in texts_of(entry.get("instruction_options"), f"options of {what}"))
             if attributes:
                 bound = _draw_bound(product, Random(f"webshop bound {seed} {product.asin} {number}"))
                 goals.append(_goal(product, request, request, attributes, options, bound))
@@ -144,15 +152,34 @@ def read_goals(path: str | Path) -> list[Goal]:
         CatalogueError: a line of it is not a goal.
     """
     goals = []
-    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(Path(path).read_bytes().splitlines(), 1):
         try:
-            row = json.loads(line)
-            row["attributes"] = tuple(row["attributes"])
-            row["options"] = tuple((name, value) for name, value in row["options"])
-            goals.append(Goal(**row))
+            goals.append(_read_goal(parse_json(line)))
         except (KeyError, TypeError, ValueError) as error:
             raise CatalogueError(f"{path}, line {number}: not a goal ({error}); write the file again") from error
     return goals
+
+
+def _read_goal(row: Any) -> Goal:
+    """Raises KeyError, TypeError or ValueError where `row` is none."""
+    row["attributes"] = texts_of(row["attributes"], "attributes")
+    row["options"] = tuple((name, value) for name, value in map(lambda o: texts_of(o, "an option"), row["options"]))
+    texts_of([value for key, value in row.items() if key not in ("attributes", "options", "price_upper")], "the rest")
+    if not isinstance(row["price_upper"], int | float) or not math.isfinite(row["price_upper"]):
+        raise ValueError(f"price_upper is {row['price_upper']!r:.80}; expected dollars")
+    return Goal(**{**row, "price_upper": float(row["price_upper"])})
+
+
+def _instruction(entry: Mapping[str, Any], what: str) -> tuple[str, tuple[str, ...]]:
+    """The words of an instruction and the attributes it asks for.
+
+    Raises:
+        CatalogueError: they are none; begins with `what`.
+    """
+    words = entry.get("instruction")
+    if not isinstance(words, str):
+        raise CatalogueError(f"{what} is {words!r:.80}; expected a text")
+    return words, texts_of(entry.get("instruction_attributes") or [], f"attributes of {what}")
 
 
 def _draw_bound(product: Product, random: Random) -> float:
@@ -165,7 +192,7 @@ def _bound_words(bound: float) -> str:
     return "" if bound == NO_BOUND else f", and price lower than {bound:.2f} dollars"
 
 
-def _combinations(product: Product, request: str, attributes: Any, bound: float) -> list[Goal]:
+def _combinations(product: Product, request: str, attributes: Sequence[str], bound: float) -> list[Goal]:
     if not attributes:
         raise CatalogueError(f"the instruction of {product.asin!r} has no instruction_attributes")
     names = sorted(product.options)

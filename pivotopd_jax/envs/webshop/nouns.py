@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from pivotopd_jax.envs.webshop.products import Product
+from pivotopd_jax.envs.webshop.products import CatalogueError, Product, texts_of
 
 MODEL = "en_core_web_sm"
 _NOUNS = ("NOUN", "PROPN")
@@ -24,7 +24,9 @@ class Nouns:
     """
 
     def __init__(self, known: Mapping[str, Sequence[str]]) -> None:
-        self._known = {asin: tuple(nouns) for asin, nouns in known.items()}
+        if not isinstance(known, Mapping):
+            raise CatalogueError(f"expected an object with the nouns of each title, got {known!r:.80}")
+        self._known = {asin: texts_of(nouns, f"nouns of {asin!r}") for asin, nouns in known.items()}
 
     def check(self, products: Sequence[Product]) -> None:
         """Makes sure now that the nouns of all `products` can be told later.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -64,7 +65,7 @@ def read_products(rows: Sequence[Mapping[str, Any]], attributes: Mapping[str, An
         seed: decides what products with a price range cost. WebShop draws this anew each time it starts.
 
     Raises:
-        CatalogueError: a row lacks a field, or its price cannot be read.
+        CatalogueError: a row, or an entry of `attributes`, is not as WebShop's are.
     """
     return list(iterate_products(rows, attributes, seed=seed))
 
@@ -73,6 +74,8 @@ def iterate_products(
     rows: Iterable[Mapping[str, Any]], attributes: Mapping[str, Any], *, seed: int = 0
 ) -> Iterator[Product]:
     """As `read_products`, one after the other."""
+    if isinstance(rows, Mapping) or not isinstance(rows, Iterable):
+        raise CatalogueError(f"expected a list of items, got {rows!r:.80}")
     found: set[str] = set()
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping) or not isinstance(row.get("asin"), str):
@@ -80,7 +83,32 @@ def iterate_products(
         asin = row["asin"]
         if asin != "nan" and len(asin) <= LONGEST_ASIN and asin not in found:
             found.add(asin)
-            yield _product(row, attributes.get(asin) or {}, seed)
+            yield _product(row, entry_of(attributes, asin), seed)
+
+
+def entry_of(entries: Mapping[str, Any], asin: str) -> Mapping[str, Any]:
+    """What a file of entries by asin says of a product; empty where it says nothing.
+
+    Raises:
+        CatalogueError: the file, or the entry, is no object.
+    """
+    if not isinstance(entries, Mapping):
+        raise CatalogueError(f"expected an object with an entry for each product, got {entries!r:.80}")
+    entry = entries.get(asin) or {}
+    if not isinstance(entry, Mapping):
+        raise CatalogueError(f"the entry of {asin!r} is {entry!r:.80}; expected an object")
+    return entry
+
+
+def texts_of(values: Any, what: str) -> tuple[str, ...]:
+    """`values` as a tuple, if they are a list of texts.
+
+    Raises:
+        CatalogueError: they are not; begins with `what`.
+    """
+    if not isinstance(values, list | tuple) or not all(isinstance(value, str) for value in values):
+        raise CatalogueError(f"{what}: expected a list of texts, got {values!r:.80}")
+    return tuple(values)
 
 
 def _product(row: Mapping[str, Any], known: Mapping[str, Any], seed: int) -> Product:
@@ -96,13 +124,15 @@ def _product(row: Mapping[str, Any], known: Mapping[str, Any], seed: int) -> Pro
             category=str(row["category"]),
             query=str(row["query"]).lower().strip(),
             product_category=str(row["product_category"]),
-            attributes=tuple(known.get("attributes", NO_ATTRIBUTES)),
+            attributes=texts_of(known.get("attributes", NO_ATTRIBUTES), f"attributes of {asin!r}"),
             options=_options(row.get("customization_options")),
             prices=prices,
             price=prices[0] if len(prices) == 1 else Random(f"webshop price {seed} {asin}").uniform(*prices),
         )
     except KeyError as error:
         raise CatalogueError(f"item {asin!r} has no field {error}; expected WebShop's item schema") from error
+    except CatalogueError:
+        raise
     except (AttributeError, TypeError, ValueError) as error:
         raise CatalogueError(f"item {asin!r}: {error}") from error
 
@@ -115,12 +145,14 @@ def read_prices(pricing: str | None) -> tuple[float, ...]:
     """
     if not pricing:
         return (UNPRICED,)
+    if not isinstance(pricing, str):
+        raise ValueError(f"price {pricing!r:.80}: expected '$1.00' or '$1.00 - $2.00'")
     try:
         amounts = tuple(float(Decimal(_NOT_A_NUMBER.sub("", amount))) for amount in pricing.split("$")[1:3])
     except InvalidOperation as error:
-        raise ValueError(f"price {pricing!r}: expected '$1.00' or '$1.00 - $2.00'") from error
-    if not amounts:
-        raise ValueError(f"price {pricing!r}: expected '$1.00' or '$1.00 - $2.00'")
+        raise ValueError(f"price {pricing!r:.80}: expected '$1.00' or '$1.00 - $2.00'") from error
+    if not amounts or not all(map(math.isfinite, amounts)):
+        raise ValueError(f"price {pricing!r:.80}: expected '$1.00' or '$1.00 - $2.00'")
     return amounts
 
 

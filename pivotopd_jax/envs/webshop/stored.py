@@ -109,6 +109,8 @@ def stream_rows(text: Iterable[str]) -> Iterator[Mapping[str, Any]]:
                 return
             try:
                 row, at = decode(pending, at)
+            except RecursionError:
+                raise CatalogueError(f"an item is nested too deeply, near {pending[at : at + 40]!r}") from None
             except ValueError:
                 break  # the object goes on in the next piece
             yield row

@@ -269,3 +269,26 @@ def test_older_releases_are_known(alfworld_data):
     sentences = sentences.replace("You move the {o.name} to the {r.name}.", "You put the {o.name} in/on the {r.name}.")
     sentences = sentences.replace('"move {o} to {r}"', '"put {o} in/on {r}"')
     assert read_grammar(sentences, "0.3") == ("put", "UNKNOWN GOAL")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (lzma.compress(b"{}")[:-9], "is damaged"),
+        (lzma.compress(b"[" * 100_000), "line 1: expected a JSON object.*nested too deeply"),
+        (lzma.compress(b"\xff\xff"), "line 1: expected a JSON object"),
+        (lzma.compress(b"[1]"), "line 1: expected a JSON object, got"),
+        (lzma.compress(b'{"id": 1, "task_desc": "", "pddl_problem": ""}'), "line 1: id is 1; expected a text"),
+        (lzma.compress(b'{"id": "1", "task_desc": "", "pddl_problem": [], "wording": {}}'), "pddl_problem is"),
+    ],
+)
+def test_a_packed_file_that_is_none_is_named(tmp_path, content, message):
+    (tmp_path / "a.jsonl.xz").write_bytes(content)
+    with pytest.raises(GameError, match=message):
+        load_packed(tmp_path / "a.jsonl.xz")
+
+
+def test_a_place_without_a_name_is_named(kitchen):
+    problem = kitchen.problem().replace("loc_bar_1", "loc")
+    with pytest.raises(GameError, match="the place 'loc' has no '_bar_' in its id"):
+        parse_game(problem, id="kitchen", kind="pick_and_place_simple", description="tidy up.")

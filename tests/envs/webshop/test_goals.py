@@ -110,3 +110,29 @@ def test_the_order_is_the_same_in_every_process(real, webshop_data):
 def test_small_splits_are_empty_rather_than_wrong():
     few = tiny_goals(tiny_shop())
     assert [len(g.standard_split(few, split)) for split in g.SPLITS] == [0, 0, 4]
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        (3, "expected an object with a list for each product, got 3"),
+        ({"OAK": "x"}, "the instructions of 'OAK' are 'x'; expected a list"),
+        ({"OAK": ["x"]}, "instruction 0 of 'OAK' is 'x'; expected an object"),
+        ({"OAK": [{"instruction": 1}]}, "instruction 0 of 'OAK' is 1; expected a text"),
+        ({"OAK": [{"instruction": "x", "instruction_attributes": [1]}]}, "attributes of instruction 0 of 'OAK'"),
+        ({"OAK": [{"instruction": "x", "instruction_options": "red"}]}, "options of instruction 0 of 'OAK'"),
+    ],
+)
+def test_what_people_did_not_write_is_named(told, message):
+    with pytest.raises(CatalogueError, match=message):
+        g.human_goals(tiny_shop().products, told)
+
+
+def test_frozen_goals_of_another_form_are_named(tmp_path):
+    path = tmp_path / "goals.jsonl"
+    g.write_goals(path, tiny_goals(tiny_shop())[:1])
+    whole = path.read_bytes()
+    for broken in (b"\xff", b"3", whole.replace(b"40.0", b"NaN"), whole.replace(b'"OAK"', b"1"), b"[" * 100_000):
+        path.write_bytes(broken)
+        with pytest.raises(CatalogueError, match="line 1: not a goal"):
+            g.read_goals(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tiny_shop import ATTRIBUTES, MUG, OAK, PINE, item
 
+from pivotopd_jax.envs.webshop import data_files
 from pivotopd_jax.envs.webshop.products import CatalogueError, read_prices, read_products
 
 
@@ -43,7 +44,7 @@ def test_prices(pricing, expected):
     assert read_prices(pricing) == expected
 
 
-@pytest.mark.parametrize("pricing", ["twelve", "$", "$1.2.3"])
+@pytest.mark.parametrize("pricing", ["twelve", "$", "$1.2.3", "$" + "9" * 400, 12.5, ["$1"]])
 def test_prices_that_are_none(pricing):
     with pytest.raises(ValueError, match=r"expected '\$1\.00'"):
         read_prices(pricing)
@@ -63,3 +64,26 @@ def test_prices_that_are_none(pricing):
 def test_broken_rows_are_named(row, message):
     with pytest.raises(CatalogueError, match=message):
         read_products([row], {})
+
+
+@pytest.mark.parametrize(
+    ("rows", "attributes", "message"),
+    [
+        ({"A": 1}, {}, "expected a list of items, got"),
+        (3, {}, "expected a list of items, got 3"),
+        ([OAK], [1], "expected an object with an entry for each product"),
+        ([OAK], {"OAK": "solid"}, "the entry of 'OAK' is 'solid'; expected an object"),
+        ([OAK], {"OAK": {"attributes": "solid"}}, "attributes of 'OAK': expected a list of texts, got 'solid'"),
+        ([OAK], {"OAK": {"attributes": [1]}}, "attributes of 'OAK': expected a list of texts"),
+    ],
+)
+def test_files_of_another_form_are_named(rows, attributes, message):
+    with pytest.raises(CatalogueError, match=message):
+        read_products(rows, attributes)
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"\xff", b""])
+def test_what_is_no_json_is_named(tmp_path, content):
+    (tmp_path / "items.json").write_bytes(content)
+    with pytest.raises(CatalogueError, match=r"items\.json cannot be read as JSON"):
+        data_files.read(tmp_path / "items.json")
