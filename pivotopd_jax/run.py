@@ -42,6 +42,9 @@ from pivotopd_jax.teachers.words import REPORT_TOKENS, TOKENS_A_STEP
 from pivotopd_jax.trackers import check_trackers, without_secrets
 from pivotopd_jax.worlds import make_world
 
+DTYPES = ("float32", "bfloat16", "float16")
+"""What `config.learner.dtype` may be."""
+
 
 @dataclass(frozen=True, eq=False)
 class TeacherModel:
@@ -132,11 +135,10 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = say, *, me
         ValueError, FileNotFoundError: a part of the configuration that cannot be used; says which and why.
     """
     with together():
+        check_counts(config)
         check_decay(config)
         lora = lora_options(config)
         check_tasks(config)
-        if config.learner.max_skipped < 1:
-            raise ValueError(f"config.learner.max_skipped is {config.learner.max_skipped}; expected at least 1")
         check_trackers(config.log.trackers)
         method = method or make_method(config.method, config.knobs)
         world, wording = make_world(config.world)
@@ -215,6 +217,19 @@ def wants_words(method: Method, offline: Any) -> bool:
     """Whether the teacher will be asked for lessons."""
     reported = method.annotation is not None and method.annotation.lessons == "report"
     return reported or (method.needs_skills and not offline.skill_bank)
+
+
+def check_counts(config: Any) -> None:
+    """Refuses numbers that nothing can be counted in, and a dtype that is none.
+
+    Raises:
+        ValueError: there is one; says which.
+    """
+    for part, name in (("learner", "max_skipped"), ("ppo", "mini_batch")):
+        if config[part][name] < 1:
+            raise ValueError(f"config.{part}.{name} is {config[part][name]}; expected at least 1")
+    if config.learner.dtype not in DTYPES:
+        raise ValueError(f"config.learner.dtype is {config.learner.dtype!r}; expected one of {', '.join(DTYPES)}")
 
 
 def check_decay(config: Any) -> None:

@@ -45,7 +45,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
     def note_sample(self: Job, **options: Any) -> Any:
         sample = end(self, **options)
         found.sampled.append(
-            (self.request.context_ids.tobytes(), *(x.tobytes() for x in (sample.response_ids, sample.log_probs)))
+            (self.request.context_ids.tobytes(), sample.response_ids.tobytes(), sample.log_probs.tobytes())
         )
         return sample
 

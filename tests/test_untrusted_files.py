@@ -18,7 +18,7 @@ import pytest
 from models.test_huggingface import CONFIG, TOKENIZER, lively
 
 from pivotopd_jax.envs.mapped import RECORDS, STARTS, MappedRecords
-from pivotopd_jax.envs.search_qa.data_files import DataError
+from pivotopd_jax.envs.row_files import DataError
 from pivotopd_jax.envs.swe import archives
 from pivotopd_jax.envs.swe.instances import Instance, as_row, read_instances
 from pivotopd_jax.envs.swe.packages import PACKAGES

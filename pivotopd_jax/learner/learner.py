@@ -80,10 +80,10 @@ def make_mesh(fsdp: int = 1, tensor: int = 1, expert: int = 1) -> Mesh:
     """A mesh with axes "fsdp", "tensor" and "expert"; more than one device of the last are for models with experts.
 
     Raises:
-        ValueError: there are not `fsdp × tensor × expert` devices.
+        ValueError: there are not `fsdp × tensor × expert` devices, or one of them is less than 1.
     """
     shape = (fsdp, tensor, expert)
-    if math.prod(shape) > jax.device_count():
+    if min(shape) < 1 or math.prod(shape) > jax.device_count():
         asked = " × ".join(map(str, shape))
         raise ValueError(f"a mesh of {asked} devices was asked for; this machine has {jax.device_count()}")
     devices = jax.devices()[: math.prod(shape)]

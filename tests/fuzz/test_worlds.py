@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from toy_student import make_toy
 from pivotopd_jax.envs.alfworld.engine import AlfWorldEnv
 from pivotopd_jax.envs.alfworld.games import as_game, load_game_file, load_packed
 from pivotopd_jax.envs.alfworld.pddl import GameError
+from pivotopd_jax.envs.row_files import DataError
 from pivotopd_jax.envs.search_qa.answers import exact_match
-from pivotopd_jax.envs.search_qa.data_files import DataError
 from pivotopd_jax.envs.search_qa.engine import show
 from pivotopd_jax.envs.search_qa.http_retriever import RetrieverFailure, read_reply
 from pivotopd_jax.envs.search_qa.passages import read_passages
@@ -251,7 +252,7 @@ def test_replies_of_retrievers_are_read_or_refused(content):
 
 
 class Nothing:
-    def search(self, queries: list[str], k: int) -> list[list[Any]]:
+    def search(self, queries: Sequence[str], k: int) -> list[list[Any]]:
         assert all(isinstance(query, str) for query in queries)
         return [[] for _ in queries]
 
