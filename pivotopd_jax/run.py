@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -132,11 +133,10 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = say, *, me
         ValueError, FileNotFoundError: a part of the configuration that cannot be used; says which and why.
     """
     with together():
+        check_numbers(config)
         check_decay(config)
         lora = lora_options(config)
         check_tasks(config)
-        if config.learner.max_skipped < 1:
-            raise ValueError(f"config.learner.max_skipped is {config.learner.max_skipped}; expected at least 1")
         check_trackers(config.log.trackers)
         method = method or make_method(config.method, config.knobs)
         world, wording = make_world(config.world)
@@ -215,6 +215,36 @@ def wants_words(method: Method, offline: Any) -> bool:
     """Whether the teacher will be asked for lessons."""
     reported = method.annotation is not None and method.annotation.lessons == "report"
     return reported or (method.needs_skills and not offline.skill_bank)
+
+
+COUNTED = (
+    "tasks_per_step", "rollouts", "max_turns", "prompt.prompt_tokens", "prompt.response_tokens", "ppo.mini_batch",
+    "learner.fsdp", "learner.tensor", "learner.expert", "learner.row_tokens", "learner.micro_batch_tokens",
+    "learner.max_skipped", "sampler.slots", "sampler.chunk", "evaluate.every", "checkpoint.every", "checkpoint.keep",
+    "log.trajectories_every",
+)  # fmt: skip
+"""Values of a configuration of which there has to be at least one."""
+
+
+def check_numbers(config: Any) -> None:
+    """Refuses numbers that no run can have.
+
+    Raises:
+        ValueError: names one, and says what was expected.
+    """
+    values = _flat(config.to_dict())
+    for key in COUNTED:
+        if values.get(key, 1) is None or values.get(key, 1) < 1:
+            raise ValueError(f"config.{key} is {values[key]!r}; expected at least 1")
+    for key, value in values.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"config.{key} is {value}; expected a number")
+    try:
+        jnp.dtype(config.learner.dtype)
+    except TypeError as error:
+        raise ValueError(
+            f"config.learner.dtype is {config.learner.dtype!r}; expected 'float32' or 'bfloat16'"
+        ) from error
 
 
 def check_decay(config: Any) -> None:
