@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -135,7 +136,7 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = say, *, me
         ValueError, FileNotFoundError: a part of the configuration that cannot be used; says which and why.
     """
     with together():
-        check_counts(config)
+        check_numbers(config)
         check_decay(config)
         lora = lora_options(config)
         check_tasks(config)
@@ -219,15 +220,28 @@ def wants_words(method: Method, offline: Any) -> bool:
     return reported or (method.needs_skills and not offline.skill_bank)
 
 
-def check_counts(config: Any) -> None:
-    """Refuses numbers that nothing can be counted in, and a dtype that is none.
+COUNTED = (
+    "tasks_per_step", "rollouts", "max_turns", "prompt.prompt_tokens", "prompt.response_tokens", "ppo.mini_batch",
+    "learner.fsdp", "learner.tensor", "learner.expert", "learner.row_tokens", "learner.micro_batch_tokens",
+    "learner.max_skipped", "sampler.slots", "sampler.chunk", "evaluate.every", "checkpoint.every", "checkpoint.keep",
+    "log.trajectories_every",
+)  # fmt: skip
+"""Values of a configuration of which there has to be at least one."""
+
+
+def check_numbers(config: Any) -> None:
+    """Refuses numbers that no run can have, and a dtype that none is computed in.
 
     Raises:
-        ValueError: there is one; says which.
+        ValueError: names one, and says what was expected.
     """
-    for part, name in (("learner", "max_skipped"), ("ppo", "mini_batch")):
-        if config[part][name] < 1:
-            raise ValueError(f"config.{part}.{name} is {config[part][name]}; expected at least 1")
+    values = _flat(config.to_dict())
+    for key in COUNTED:
+        if values.get(key, 1) is None or values.get(key, 1) < 1:
+            raise ValueError(f"config.{key} is {values[key]!r}; expected at least 1")
+    for key, value in values.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"config.{key} is {value}; expected a number")
     if config.learner.dtype not in DTYPES:
         raise ValueError(f"config.learner.dtype is {config.learner.dtype!r}; expected one of {', '.join(DTYPES)}")
 

@@ -178,8 +178,7 @@ def _open_tensors(directory: Path) -> Mapping[str, Any]:
         files = sorted({str(name) for name in listed.values()}) if isinstance(listed, dict) else []
         if not files or any(Path(name).name != name or Path(name).suffix != ".safetensors" for name in files):
             raise ValueError(
-                f"{directory / INDEX_FILE} names the files {files!r:.200} in its weight_map; expected safetensors "
-                "files beside it"
+                f"{directory / INDEX_FILE} names {files!r:.200} in its weight_map; expected safetensors files beside it"
             )
     else:
         files = [SINGLE_FILE]

@@ -73,7 +73,7 @@ class Replay:
         try:
             with np.load(path, allow_pickle=False) as stored:
                 where, sizes, ids = (
-                    stored[name].astype(np.int32, casting="safe") for name in ("where", "sizes", "ids")
+                    np.asarray(stored[name]).astype(np.int32, casting="safe") for name in ("where", "sizes", "ids")
                 )
             whole = where.shape == (len(sizes), 3) and sizes.shape == (len(sizes), 2) and ids.shape == (sizes.sum(),)
         except (ValueError, KeyError, TypeError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
