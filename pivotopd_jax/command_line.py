@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from absl import app, flags, logging
+from ml_collections import ConfigDict
 
 from pivotopd_jax.envs.search_qa.http_retriever import RetrieverFailure
 from pivotopd_jax.envs.swe.sandbox import SandboxUnavailable
@@ -63,9 +64,26 @@ def _call(main: Callable[..., Any], *arguments: Any) -> None:
         sys.exit(f"error: {error}")
 
 
+def _refuse_sections() -> None:
+    """Refuses an override of a whole section, which would lose the keys that it does not name.
+
+    Raises:
+        ValueError: there is one.
+    """
+    for name in flags.FLAGS:
+        root, _, path = name.partition(".")
+        part = flags.FLAGS[root].value if path and root in flags.FLAGS else None
+        for key in path.split("."):
+            part = part[key] if isinstance(part, ConfigDict) and key in part else None
+        if isinstance(part, ConfigDict):
+            raise ValueError(f"--{name} is a section; set its keys one by one, --{name}.KEY=VALUE")
+
+
 def _parse(arguments: list[str]) -> list[str]:
     try:
-        return flags.FLAGS(arguments)
+        rest = flags.FLAGS(arguments)
+        _refuse_sections()
+        return rest
     except (AttributeError, KeyError) as error:
         name = str(error).strip("\"'")
         sys.exit(f"error: the configuration has no key {name!r}; its keys are in the file given to --config")

@@ -17,7 +17,7 @@ from tensorboardX.summary import scalar
 WANDB_FILE = "wandb_run"
 """Holds the id of the run at Weights & Biases, so that a resumed run goes on there."""
 HIDDEN = "hidden"
-_USER = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+_USER = re.compile(r"(?<=://)[^@\s]+(?=@)")
 _QUERY = re.compile(r"(?i)(?<=[?&])([^=&\s]*(?:key|token|secret|password)[^=&\s]*=)[^&\s]+")
 _SECRET = re.compile(r"(?i)(^|_)(api_key|key|token|secret|password)$")
 

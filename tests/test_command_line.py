@@ -18,6 +18,7 @@ MINI = "--config=configs/alfworld.py:mini"
     ("arguments", "message"),
     [
         ([MINI, "--config.nope=1"], "error: the configuration has no key 'nope'; its keys are in the file given"),
+        ([MINI, "--config.world={}"], "error: --config.world is a section; set its keys one by one"),
         ([MINI, "--config.world.source=/no/such/games"], "error: no directory '/no/such/games' with ALFWorld games"),
         (
             [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import tokenize
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -30,7 +29,7 @@ class MappedRecords(Sequence[R], Generic[R]):
             with (directory / RECORDS).open("rb") as file:
                 self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             whole = self._starts.dtype == np.int64 and self._starts.ndim == 1 and self._starts[-1] == len(self._bytes)
-        except (ValueError, LookupError, EOFError, OSError, SyntaxError, tokenize.TokenError) as error:
+        except Exception as error:  # a damaged head of an array shows itself in many ways
             words = " ".join(str(error).split())[:200]
             raise ValueError(f"{directory} is damaged ({words}); remove it, and it is made again") from error
         if not whole:

@@ -128,6 +128,8 @@ def _checked(record: Any) -> Mapping[str, Any]:
         raise TypeError("expected a task and responses of token ids")
     if type(turn) is not int or not 0 <= turn < len(said) or not all(0 <= id < 2**31 for id in numbers):
         raise ValueError("a turn or a token id is out of range")
+    if type(record["left"]) is not int:
+        raise TypeError("expected the turns that are left")
     return record
 
 

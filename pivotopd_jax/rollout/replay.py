@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import zipfile
-import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -76,8 +74,9 @@ class Replay:
                     np.asarray(stored[name]).astype(np.int32, casting="safe") for name in ("where", "sizes", "ids")
                 )
             whole = where.shape == (len(sizes), 3) and sizes.shape == (len(sizes), 2) and ids.shape == (sizes.sum(),)
-        except (ValueError, KeyError, TypeError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
-            raise ValueError(f"{path} is not a file of labels ({error}); {_INSTEAD}") from error
+        except Exception as error:  # a damaged archive shows itself in many ways
+            words = " ".join(str(error).split())[:200]
+            raise ValueError(f"{path} is not a file of labels ({type(error).__name__}: {words}); {_INSTEAD}") from error
         if not whole or sizes.min(initial=1) < 1:
             raise ValueError(f"{path} is not a file of labels (its parts do not fit together); {_INSTEAD}")
         rows, at = [], 0

@@ -172,11 +172,11 @@ def check_address(base_url: str) -> None:
     Raises:
         ValueError: says what was expected.
     """
-    parts = urlsplit(base_url)
-    if parts.username or parts.password:
+    if "@" in base_url:  # also where a password is not written as an address wants it
         raise ValueError(
             "config.teacher.base_url holds a password; name an environment variable in api_key_env instead"
         )
+    parts = urlsplit(base_url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ValueError(f"config.teacher.base_url is {base_url!r}; expected something like 'http://127.0.0.1:8000/v1'")
 

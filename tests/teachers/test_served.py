@@ -33,6 +33,7 @@ from pivotopd_jax.records import Observation, Task, Trajectory
 from pivotopd_jax.rollout.collect import fresh_starts, play
 from pivotopd_jax.teachers.protocol import Remark, Report, Situation, TeacherFailure
 from pivotopd_jax.teachers.served import ServedTeacher, served_teacher
+from pivotopd_jax.teachers.server import Server
 
 CHAT_OF_STUDENT = Chat(build_tokenizer(["Grab the prize. You are in cell 0."]))
 PROMPTER = Prompter(CHAT_OF_STUDENT, CorridorWording(), "windowed", 2, True, 1000)
@@ -422,3 +423,10 @@ def test_chat_marks_in_an_episode_do_not_reach_the_teacher(fake, tmp_path):
     teacher.recovery_actions([Situation(observation, (), None)])
     for body in fake.bodies(CHAT)[1:]:
         assert "<|" not in body["messages"][1]["content"]
+
+
+@pytest.mark.parametrize("password", ["pa55word", "pa55/word", "pa55?word#"])
+def test_a_password_in_an_address_is_refused_and_not_repeated(password):
+    with pytest.raises(ValueError, match="holds a password") as error:
+        Server(f"http://user:{password}@127.0.0.1:8000/v1", "teacher")
+    assert "pa55" not in str(error.value)

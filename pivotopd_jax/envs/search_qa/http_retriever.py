@@ -168,9 +168,9 @@ def _is_number(score: Any) -> TypeGuard[float]:
 
 
 def _check_address(url: str) -> None:
-    parts = urlsplit(url)
-    if parts.username or parts.password:
+    if "@" in url:  # also where a password is not written as an address wants it
         raise ValueError("the retriever's address holds a password; expected one without")
+    parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ValueError(
             f"the retriever's address is {url!r}; expected something like 'http://127.0.0.1:8000/retrieve'"

@@ -111,9 +111,9 @@ class RemoteSandbox:
 
 
 def _check_address(address: str) -> None:
-    parts = urlsplit(address)
-    if parts.username or parts.password:
+    if "@" in address:  # also where a password is not written as an address wants it
         raise ValueError("config.world.server holds a password; set the environment variable SWEREX_TOKEN instead")
+    parts = urlsplit(address)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ValueError(f"config.world.server leads to {address!r}; expected something like 'http://127.0.0.1:8000'")
 
