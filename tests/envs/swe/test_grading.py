@@ -18,7 +18,7 @@ from pivotopd_jax.envs.swe.grading import (
     kept_files,
     results,
 )
-from pivotopd_jax.envs.swe.sandbox import Output, Ran
+from pivotopd_jax.envs.swe.sandbox import NO_FILES, Output, Ran
 
 REPORT = """..F.s [100%]
 PASSED tests/test_a.py::faked
@@ -136,9 +136,9 @@ def test_a_task_that_is_sound_only_sometimes(instance):
     class Flaky:
         start, runs = b"", 0
 
-        def run(self, tree, command, *, files, **options):
+        def run(self, tree, command, *, files=NO_FILES, **options):
             self.runs += 1
-            outcome = "PASSED" if files["patch"] and self.runs != 3 else "FAILED"
+            outcome = "PASSED" if files.get("patch") and self.runs != 3 else "FAILED"
             report = f"{SUMMARY}\n{outcome} {instance.fail_to_pass[0]}\nPASSED {instance.pass_to_pass[0]}\n"
             return Ran(Output(report), int(outcome == "FAILED"), b"", "ended", 0.1)
 
