@@ -42,7 +42,7 @@ def fuzz(examples: int) -> settings:
     """The same `examples` in every run; or, with FUZZ_TIMES, so many times more, and others each time."""
     return settings(
         max_examples=examples * max(TIMES, 1), derandomize=not TIMES, deadline=None, database=None, print_blob=True,
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=[*HealthCheck],  # type: ignore[arg-type]
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -251,7 +252,7 @@ def test_replies_of_retrievers_are_read_or_refused(content):
 
 
 class Nothing:
-    def search(self, queries: list[str], k: int) -> list[list[Any]]:
+    def search(self, queries: Sequence[str], k: int) -> list[list[Any]]:
         assert all(isinstance(query, str) for query in queries)
         return [[] for _ in queries]
 
