@@ -44,9 +44,8 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
 
     def note_sample(self: Job, **options: Any) -> Any:
         sample = end(self, **options)
-        found.sampled.append(
-            (self.request.context_ids.tobytes(), sample.response_ids.tobytes(), sample.log_probs.tobytes())
-        )
+        spoken = sample.response_ids.tobytes(), sample.log_probs.tobytes()
+        found.sampled.append((self.request.context_ids.tobytes(), *spoken))
         return sample
 
     def note_batch(self: Learner, state: Any, batch: TokenBatch, **options: Any) -> Any:

@@ -38,18 +38,11 @@ ODD: tuple[Any, ...] = (
 """Values that a field of a document may be given instead of its own."""
 
 
-UNHEALTHY = [
-    HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much, HealthCheck.large_base_example,
-    HealthCheck.function_scoped_fixture,
-]  # fmt: skip
-"""What hypothesis would complain of, and is meant here."""
-
-
 def fuzz(examples: int) -> settings:
     """The same `examples` in every run; or, with FUZZ_TIMES, so many times more, and others each time."""
     return settings(
         max_examples=examples * max(TIMES, 1), derandomize=not TIMES, deadline=None, database=None, print_blob=True,
-        suppress_health_check=UNHEALTHY,
+        suppress_health_check=[*HealthCheck],  # type: ignore[arg-type]
     )  # fmt: skip
 
 
