@@ -120,41 +120,41 @@ def _train(
     with together():
         run.teacher.check()
     with closing(Checkpoints(directory, keep=config.checkpoint.keep)) as checkpoints:
-        return _steps(run, directory, checkpoints, begun, accept_changes)
+        progress, first = restore_or_init(run, directory, checkpoints, accept_changes=accept_changes)
+        run = prepare(run, directory, accept_changes=accept_changes)
+        with preemption.noticed():
+            return run, _steps(run, directory, checkpoints, progress, first, begun)
 
 
 def _steps(
-    run: Run, directory: Path, checkpoints: Checkpoints, begun: Moment, accept_changes: bool
-) -> tuple[Run, TrainState]:
-    config = run.config
-    progress, first = restore_or_init(run, directory, checkpoints, accept_changes=accept_changes)
-    run = prepare(run, directory, accept_changes=accept_changes)
+    run: Run, directory: Path, checkpoints: Checkpoints, progress: Progress, first: int, begun: Moment
+) -> TrainState:
+    """Takes the steps from `first` on; what they lead to is recorded and saved."""
+    config, done = run.config, first
     recorder = make_recorder(directory, resume_from=first, configuration=configuration_record(config), begun=begun)
     validation = panel(run.world, config.world.eval_splits, config.evaluate.tasks)
-    done = first
     try:
-        with preemption.noticed():
-            while done < config.steps:
-                step, broken = done, run.world.failures
-                progress, metrics = train_step(run, progress, step, recorder)
-                done += 1
-                if done % config.evaluate.every == 0 or done == config.steps:
-                    with recorder.stage("evaluate"):
-                        evaluation = evaluate_run(
-                            run, progress.state.params, validation, config.eval_temperature, whole=False
-                        )
-                        metrics |= evaluation_metrics(run, progress.state.params, evaluation)
-                    with recorder.stage("record"):
-                        recorder.trajectories("validation", done, trajectory_records(run, evaluation.trajectories))
-                # Before the checkpoint: a run that goes on from it keeps this line, and writes only later ones.
-                recorder.step(step, metrics | environment_metrics(run, broken))
-                if done % config.checkpoint.every == 0 or done == config.steps:
-                    with recorder.stage("checkpoint"):
-                        finish(checkpoints)
-                        with going_on_without(f"the checkpoint after {done} steps"):
-                            save(run, directory, checkpoints, progress, done, metrics.get("eval/success", -1.0))
-                check_skipped(config, progress)
-            preemption.check()
+        while done < config.steps:
+            step, broken = done, run.world.failures
+            progress, metrics = train_step(run, progress, step, recorder)
+            done += 1
+            if done % config.evaluate.every == 0 or done == config.steps:
+                with recorder.stage("evaluate"):
+                    evaluation = evaluate_run(
+                        run, progress.state.params, validation, config.eval_temperature, whole=False
+                    )
+                    metrics |= evaluation_metrics(run, progress.state.params, evaluation)
+                with recorder.stage("record"):
+                    recorder.trajectories("validation", done, trajectory_records(run, evaluation.trajectories))
+            # Before the checkpoint: a run that goes on from it keeps this line, and writes only later ones.
+            recorder.step(step, metrics | environment_metrics(run, broken))
+            if done % config.checkpoint.every == 0 or done == config.steps:
+                with recorder.stage("checkpoint"):
+                    finish(checkpoints)
+                    with going_on_without(f"the checkpoint after {done} steps"):
+                        save(run, directory, checkpoints, progress, done, metrics.get("eval/success", -1.0))
+            check_skipped(config, progress)
+        preemption.check()
     except preemption.Preempted:
         finish(checkpoints)
         if done != (checkpoints.latest or 0):
@@ -165,7 +165,7 @@ def _steps(
         raise
     finish(checkpoints)
     recorder.close()
-    return run, progress.state
+    return progress.state
 
 
 def save(
