@@ -89,7 +89,10 @@ def _live(
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
         try:
             seen = psutil.Process(process.pid)
-            while (age := time.monotonic() - start) < seconds and process.poll() is None:
+            # The first life has the student to make, which the others find: it is given all the time that it takes.
+            while (age := time.monotonic() - start) < seconds or not read_metrics(directory / "run"):
+                if process.poll() is not None:
+                    break
                 life.watched.append(_look(seen, age))
                 if age > outage_ends:
                     outage_at, outage_ends = _next_outage(age, chance)
@@ -97,7 +100,7 @@ def _live(
                 teacher.outage = chance.choice(OUTAGES) if age > outage_at and not teacher.outage else teacher.outage
                 if age < outage_at:
                     teacher.outage = ""
-                time.sleep(min(every, max(0.0, seconds - age)))
+                time.sleep(min(every, max(0.1, seconds - age)))
         except psutil.NoSuchProcess:
             pass
         finally:
