@@ -83,44 +83,57 @@ def _live(
     life, start, born = Life(ending), time.monotonic(), time.time()
     module = "pivotopd_jax.evaluation.soak_life"
     command = [sys.executable, "-m", module, name, str(directory / "run"), teacher.url, str(chance.randrange(10**6))]
-    outage_at, outage_ends = _next_outage(0.0, chance)
+    outages = _Outages(teacher, chance)
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "output.txt").open("ab") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
         try:
             seen = psutil.Process(process.pid)
             # The first life has the student to make, which the others find: it is given all the time that it takes.
-            while (age := time.monotonic() - start) < seconds or not read_metrics(directory / "run"):
-                if process.poll() is not None:
-                    break
-                life.watched.append(_look(seen, age))
-                if age > outage_ends:
-                    outage_at, outage_ends = _next_outage(age, chance)
-                # Not at the start: a run whose teacher cannot be reached does not begin.
-                teacher.outage = chance.choice(OUTAGES) if age > outage_at and not teacher.outage else teacher.outage
-                if age < outage_at:
-                    teacher.outage = ""
-                time.sleep(min(every, max(0.1, seconds - age)))
+            while process.poll() is None and (life.seconds < seconds or not read_metrics(directory / "run")):
+                life.watched.append(_look(seen, life.seconds))
+                if life.began is not None:
+                    outages.at(life.seconds - life.began)
+                elif _changed(directory / "run" / METRICS_FILE) > born:
+                    life.began = life.seconds
+                time.sleep(min(every, max(0.1, seconds - life.seconds)))
+                life.seconds = time.monotonic() - start
         except psutil.NoSuchProcess:
             pass
-        finally:
-            teacher.outage = ""
-        life.by_itself, life.began = process.poll() is not None, _changed(directory / "run" / METRICS_FILE) > born
-        life.seconds = time.monotonic() - start
+        life.by_itself = process.poll() is not None
+        if life.began is None and _changed(directory / "run" / METRICS_FILE) > born:
+            life.began = life.seconds
         life.status = _ended(process, ending)
+    outages.end()
     life.left = _left_behind(process.pid)
     return life
+
+
+class _Outages:
+    """Of a teacher, at random; none before the first step, since a run whose teacher does not answer does not begin."""
+
+    def __init__(self, teacher: ScriptedTeacher, chance: random.Random):
+        self._teacher, self._chance = teacher, chance
+        self._begins, self._ends = 0.0, 0.0
+        self.end()
+
+    def at(self, seconds: float) -> None:
+        """Begins or ends an outage if it is time; `seconds` since the first step began."""
+        if seconds > self._ends:
+            self.end()
+            self._begins = seconds + self._chance.expovariate(1 / 90)
+            self._ends = self._begins + self._chance.uniform(5, 30)
+        elif seconds > self._begins and not self._teacher.outage:
+            self._teacher.outage = self._chance.choice(OUTAGES)
+
+    def end(self) -> None:
+        """All is well again."""
+        self._teacher.outage = ""
 
 
 def _changed(path: Path) -> float:
     """When a file was last changed; 0 if it is not there."""
     return path.stat().st_mtime if path.exists() else 0.0
-
-
-def _next_outage(age: float, chance: Any) -> tuple[float, float]:
-    """When the next outage begins and ends, in seconds of a life."""
-    begins = age + 40 + chance.expovariate(1 / 60)
-    return begins, begins + chance.uniform(5, 30)
 
 
 def _look(process: psutil.Process, age: float) -> Watched:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pivotopd_jax.records import Task
 
 LONG = 90.0
-"""Seconds from which on a life is long enough to tell a leak from a warm-up."""
+"""Seconds of training from which on a life is long enough to tell a leak from a warm-up."""
 
 GROWTH = 0.05
 """Share by which memory may grow between the second and the last quarter of a life: caches fill slowly."""
@@ -48,7 +48,7 @@ class Life:
         status: exit status, as `subprocess` gives it; None if it did not end in time.
         left: processes that it left behind.
         by_itself: it ended before it was told to.
-        began: it came as far as its first step.
+        began: seconds after its start at which it took its first step; None if it did not come so far.
     """
 
     ending: str
@@ -57,11 +57,20 @@ class Life:
     status: int | None = None
     left: int = 0
     by_itself: bool = False
-    began: bool = True
+    began: float | None = None
+
+    @property
+    def trained(self) -> float:
+        """Seconds that it has trained."""
+        return 0.0 if self.began is None else self.seconds - self.began
 
     def quarter(self, number: int) -> Sequence[Watched]:
-        """What was seen in a quarter of the life, counted from 0."""
-        return [w for w in self.watched if int(4 * w.age / self.seconds) == number]
+        """What was seen in a quarter of the time that it trained, counted from 0."""
+        if self.began is None:
+            return []
+        return [
+            w for w in self.watched if w.age >= self.began and int(4 * (w.age - self.began) / self.trained) == number
+        ]
 
 
 def endings(lives: Sequence[Life]) -> list[str]:
@@ -71,7 +80,7 @@ def endings(lives: Sequence[Life]) -> list[str]:
     """
     broken = []
     for number, life in enumerate(lives):
-        expected = -9 if life.ending == "kill" else 0 if life.began else -15
+        expected = -9 if life.ending == "kill" else -15 if life.began is None else 0
         if life.by_itself:
             broken.append(f"life {number} ended by itself, with status {life.status}")
         elif life.status != expected:
@@ -87,16 +96,16 @@ def leaks(life: Life) -> list[str]:
     Memory is compared by medians; of the rest the least in each quarter, since what hangs holds a thread for a while.
     """
     early, late = life.quarter(1), life.quarter(3)
-    if life.seconds < LONG or not early or not late:
+    if life.trained < LONG or not early or not late:
         return []
     found = []
     before, after = (statistics.median(w.memory for w in part) for part in (early, late))
     if after > before * (1 + GROWTH):
-        found.append(f"memory grew from {before:.0f} to {after:.0f} MiB in a life of {life.seconds:.0f} s")
+        found.append(f"memory grew from {before:.0f} to {after:.0f} MiB in {life.trained:.0f} s of training")
     for name in ("files", "threads", "children"):
         least = [min(getattr(w, name) for w in part) for part in (early, late)]
         if least[1] > least[0]:
-            found.append(f"{name} grew from {least[0]} to {least[1]} in a life of {life.seconds:.0f} s")
+            found.append(f"{name} grew from {least[0]} to {least[1]} in {life.trained:.0f} s of training")
     return found
 
 
