@@ -39,7 +39,7 @@ def config(steps: int = STEPS) -> Any:
     return c
 
 
-def at_step(wanted: int, do: Callable[[], None]) -> Any:
+def at_step(wanted: int, do: Callable[[], Any]) -> Any:
     """A patch: before step `wanted` each process does this; all go on together."""
     step_as_ever = training.train_step
 
