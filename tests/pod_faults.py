@@ -23,7 +23,7 @@ from sharded_updates import whole
 
 from pivotopd_jax import train as training
 from pivotopd_jax.envs.guard import EnvironmentFailure, GuardedWorld
-from pivotopd_jax.learner.checkpoints import Checkpoints
+from pivotopd_jax.learner.checkpoints import UNREADABLE, Checkpoints
 from pivotopd_jax.learner.learner import NonFiniteUpdates
 from pivotopd_jax.preemption import Preempted
 from pivotopd_jax.processes import gather, join
@@ -179,6 +179,18 @@ def broken_environments(directory: Path) -> dict[str, Any]:
             "updated": ["update/loss" in line for line in lines]}  # fmt: skip
 
 
+def damaged(straight: Path) -> dict[str, Any]:
+    """The newest checkpoint of a finished run has lost what the second process wrote."""
+    if jax.process_index() == 0:
+        parts = list((straight / "checkpoints" / str(STEPS) / "state").glob("ocdbt.process_1/d/*"))
+        assert parts
+        for part in parts:
+            part.unlink()
+    gather(None)
+    _, state = training.train(config(), straight)
+    return {"state": state, "lines": numbers(straight), "aside": (straight / UNREADABLE / str(STEPS)).is_dir()}
+
+
 def main(folder: Path, disk: str) -> None:
     join()
     runs = folder / "runs"
@@ -199,6 +211,8 @@ def main(folder: Path, disk: str) -> None:
         small = Path(disk)
         result = full_disk(small / "full", lambda: fill(small), lambda: empty(small))
         seen["all_full"] = {**result, "state": same(result["state"])}
+    result = damaged(runs / "straight")
+    seen["damaged"] = {**result, "state": same(result["state"]), "lines": result["lines"] == straight_lines}
     (folder / f"seen_{jax.process_index()}.json").write_text(json.dumps(seen))
 
 

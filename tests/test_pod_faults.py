@@ -69,6 +69,12 @@ def test_environments_that_fail_in_one_cost_its_groups_alone(seen):
 
 
 @pytest.mark.slow
+def test_a_checkpoint_that_one_cannot_read_is_used_by_none(seen):
+    for process in seen:
+        assert process["damaged"] == {"state": True, "lines": True, "aside": True}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["one_full", "all_full"])
 def test_a_checkpoint_that_one_or_all_cannot_write_is_gone_on_without(seen, disk, name):
     if name == "all_full" and not disk:

@@ -176,7 +176,7 @@ class Checkpoints:
         """
         target = jax.tree.map(ocp.utils.to_shape_dtype_struct, like._asdict())
         restore = ocp.args.PyTreeRestore(target, restore_args=ocp.checkpoint_utils.construct_restore_args(target))
-        return TrainState(**self._read(done, state=restore)["state"])
+        return TrainState(**self._read(done, "state", ocp.PyTreeCheckpointHandler(), restore))
 
     def record(self, done: int) -> Record:
         """What there was besides the state after `done` steps.
@@ -184,12 +184,14 @@ class Checkpoints:
         Raises:
             UnreadableCheckpoint: says why.
         """
-        items = self._read(done, configuration=ocp.args.JsonRestore(), progress=ocp.args.JsonRestore())
-        return Record(items["configuration"], items["progress"])
+        json = ocp.JsonCheckpointHandler(), ocp.args.JsonRestore()
+        return Record(self._read(done, "configuration", *json), self._read(done, "progress", *json))
 
-    def _read(self, done: int, **items: Any) -> Any:
+    def _read(self, done: int, item: str, handler: Any, arguments: Any) -> Any:
+        """An item of a checkpoint. Read past the manager, which waits for other processes: one that cannot read its
+        part would be waited for."""
         try:
-            return self._manager.restore(done, args=ocp.args.Composite(**items))
+            return handler.restore(self._directory / str(done) / item, args=arguments)
         except Exception as error:  # a damaged file shows itself in many ways
             raise UnreadableCheckpoint(
                 f"the checkpoint after {done} steps in {self._directory} cannot be read "
