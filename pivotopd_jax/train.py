@@ -230,6 +230,8 @@ def train_step(run: Run, progress: Progress, step: int, recorder: QuietRecorder)
         whole = summed({"episodes": len(trajectories), "dropped": dropped})
         if not whole["episodes"]:
             logging.warning("step %d is skipped: the environments failed in every group", step)
+            if run.replay is not None:
+                run.replay.keep(step, [])
             return progress._replace(unplayed=progress.unplayed + 1), {"train/dropped_groups": float(whole["dropped"])}
         with _stage(recorder, "annotate"), together():
             notes = annotate(reader, trajectories, method.annotation, seed=seed, skills=run.skill_text, first=place)

@@ -193,9 +193,9 @@ class Checkpoints:
         try:
             return handler.restore(self._directory / str(done) / item, args=arguments)
         except Exception as error:  # a damaged file shows itself in many ways
+            why = " ".join(f"{type(error).__name__}: {error}".split())[:300]
             raise UnreadableCheckpoint(
-                f"the checkpoint after {done} steps in {self._directory} cannot be read "
-                f"({type(error).__name__}: {error})"
+                f"the checkpoint after {done} steps in {self._directory} cannot be read ({why})"
             ) from error
 
     def close(self) -> None:
