@@ -227,12 +227,12 @@ def train_step(run: Run, progress: Progress, step: int, recorder: QuietRecorder)
         with _stage(recorder, "collect"), together():
             limit = depth_of(method.behaviour, step, config.max_turns, progress.depth)
             trajectories, dropped = collect(run, step, limit, seed, reader.begin)
-        whole = summed({"episodes": len(trajectories), "dropped": dropped})
-        if not whole["episodes"]:
+        counts = summed({"episodes": len(trajectories), "dropped": dropped})
+        if not counts["episodes"]:
             logging.warning("step %d is skipped: the environments failed in every group", step)
             if run.replay is not None:
                 run.replay.keep(step, [])
-            return progress._replace(unplayed=progress.unplayed + 1), {"train/dropped_groups": float(whole["dropped"])}
+            return progress._replace(unplayed=progress.unplayed + 1), {"train/dropped_groups": float(counts["dropped"])}
         with _stage(recorder, "annotate"), together():
             notes = annotate(reader, trajectories, method.annotation, seed=seed, skills=run.skill_text, first=place)
     points = followed_up(trajectories, notes, method.extension, seed)
@@ -267,7 +267,7 @@ def train_step(run: Run, progress: Progress, step: int, recorder: QuietRecorder)
     return Progress(state, depth, skipped), {
         **rollout_metrics(trajectories, notes, rows),
         "train/depth": float(limit),
-        "train/dropped_groups": float(whole["dropped"]),
+        "train/dropped_groups": float(counts["dropped"]),
         **{f"recovery/{name}": float(count) for name, count in summed(outcomes).items()},
         **{f"teacher/{name}": float(count) for name, count in summed(answers).items()},
         **{f"update/{name}": float(np.mean([u[name] for u in updates])) for name in (updates[0] if updates else ())},
