@@ -17,6 +17,9 @@ from pivotopd_jax.train import train
 CONFIG = config_flags.DEFINE_config_file("config", None, "Configuration file, with its preset after a colon.")
 WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the run; an interrupted run goes on from it.")
 
+ACCEPT_CHANGES = flags.DEFINE_boolean(
+    "accept_changes", False, "Go on though the run was started with another configuration; prints what differs."
+)
 DISTRIBUTED = flags.DEFINE_boolean("distributed", False, "One of many processes of a run, which find one another.")
 
 
@@ -24,7 +27,7 @@ def main() -> None:
     if DISTRIBUTED.value:
         processes.join()
     workdir = Path(str(WORKDIR.value))
-    run, state = train(CONFIG.value, workdir)
+    run, state = train(CONFIG.value, workdir, accept_changes=ACCEPT_CHANGES.value)
     run.export(state.params, workdir / "trained_student")
     summarise_run(run, state.params, workdir)
 

@@ -12,6 +12,7 @@ from typing import Any
 from absl import app, flags, logging
 from ml_collections import ConfigDict
 
+from pivotopd_jax.envs.guard import EnvironmentFailure
 from pivotopd_jax.envs.search_qa.http_retriever import RetrieverFailure
 from pivotopd_jax.envs.swe.sandbox import SandboxUnavailable
 from pivotopd_jax.files import DirectoryInUse
@@ -58,7 +59,7 @@ def _call(main: Callable[..., Any], *arguments: Any) -> None:
         main(*arguments)
     except (
         ValueError, FileNotFoundError, ImportError, PrivilegedPrompt, TeacherFailure, RetrieverFailure, ProcessFailure,
-        SandboxUnavailable, DirectoryInUse, NonFiniteUpdates,
+        SandboxUnavailable, DirectoryInUse, NonFiniteUpdates, EnvironmentFailure,
     ) as error:  # fmt: skip
         logging.debug("traceback of the error below", exc_info=True)
         sys.exit(f"error: {error}")

@@ -102,7 +102,7 @@ def paper() -> Any:
     c.learner.row_tokens = 16384  # length of a packed row; must hold the longest context with its response
     c.learner.micro_batch_tokens = 32768  # tokens of a pass, all devices together; at least a row on each
     c.learner.remat = True
-    c.learner.max_skipped = 3  # updates in a row whose loss or gradient is not finite, after which the run stops
+    c.learner.max_skipped = 3  # updates in a row that are not finite, or steps without a game, that end the run
     c.learner.dtype = "bfloat16"  # of computation and of frozen weights; what is trained is float32
 
     c.lora = ConfigDict()  # low-rank adapters in place of training all weights; see docs/lora.md
@@ -116,6 +116,7 @@ def paper() -> Any:
     c.sampler.chunk = 512  # prompt tokens read in one go
     c.sampler.top_p = 1.0  # in training; less cuts off unlikely tokens, which no loss corrects for
     c.sampler.env_threads = 8  # on which environments step while others are decoded; 0: between blocks of decoding
+    c.sampler.env_deadline_seconds = 300.0  # longest call to an environment; it is tried twice, see envs/guard.py
     c.sampler.tensor = 0  # devices that one copy of the weights is cut over in sampling; 0: as many as learner.tensor
 
     c.evaluate = ConfigDict()

@@ -26,26 +26,27 @@ PIVOTS_FILE = "pivots.json"
 OFFLINE_FILE = "offline.json"
 
 
-def prepare(run: Run, directory: Path, report: Callable[[str], None] = say) -> Run:
+def prepare(run: Run, directory: Path, report: Callable[[str], None] = say, *, accept_changes: bool = False) -> Run:
     """`run` with all that its method asks for, made by the first of all processes and read by the others.
 
     Args:
         run: as assembled.
         directory: of the run; what was made for an interrupted attempt is found there.
         report: told in one line what is being done.
+        accept_changes: take what was made under another configuration, too.
 
     Raises:
         ValueError: nothing could be made, or a file is not what it should be; says which.
     """
     if run.method.needs_skills or run.method.behaviour.pivots:
         run.load(run.reference)
-    return in_turn(lambda: _prepared(run, directory, report))
+    return in_turn(lambda: _prepared(run, directory, report, accept_changes))
 
 
-def _prepared(run: Run, directory: Path, report: Callable[[str], None]) -> Run:
+def _prepared(run: Run, directory: Path, report: Callable[[str], None], accept_changes: bool) -> Run:
     method = run.method
     if method.needs_skills or method.behaviour.pivots:
-        check_offline(run, directory / OFFLINE_FILE)
+        check_offline(run, directory / OFFLINE_FILE, accept_changes=accept_changes)
     if method.needs_skills:
         run = replace(run, skills=skill_bank(run, directory / SKILLS_FILE, report))
     if method.behaviour.pivots:
@@ -61,7 +62,7 @@ def replay_directory(directory: Path) -> Path:
     return directory / "replay" if count == 1 else directory / "replay" / f"process_{index}_of_{count}"
 
 
-def check_offline(run: Run, path: Path) -> None:
+def check_offline(run: Run, path: Path, *, accept_changes: bool) -> None:
     """Refuses sizes out of range, and what was made here under another configuration.
 
     Raises:
@@ -74,7 +75,8 @@ def check_offline(run: Run, path: Path) -> None:
         )
     if not path.exists():
         write_json(path, now)
-    if differences := configuration_differences(json.loads(path.read_text()), now):
+    differences = configuration_differences(json.loads(path.read_text()), now)
+    if differences and not accept_changes:
         raise ConfigurationChanged(
             f"skills or pivots were made in this workdir with another configuration ({differences}); choose another "
             "--workdir or the old configuration"

@@ -16,7 +16,7 @@ from flax import nnx
 from ml_collections import ConfigDict
 
 from pivotopd_jax import warmstart
-from pivotopd_jax.envs.protocol import World
+from pivotopd_jax.envs.guard import GuardedWorld
 from pivotopd_jax.learner.learner import Learner, cast, make_mesh, make_optimizer
 from pivotopd_jax.learner.objective import UpdateOptions
 from pivotopd_jax.learner.placing import check_mesh, local_copy, own_mesh
@@ -66,7 +66,7 @@ class Run:
 
     Attributes:
         config: its configuration.
-        world: environment family.
+        world: environment family, whose episodes may crash or hang.
         prompter: renders contexts.
         method: what each stage does.
         teacher: names actions.
@@ -79,7 +79,7 @@ class Run:
     """
 
     config: Any
-    world: World
+    world: GuardedWorld
     prompter: Prompter
     method: Method
     teacher: Teacher
@@ -142,7 +142,8 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = say, *, me
         check_tasks(config)
         check_trackers(config.log.trackers)
         method = method or make_method(config.method, config.knobs)
-        world, wording = make_world(config.world)
+        unguarded, wording = make_world(config.world)
+        world = GuardedWorld(unguarded, deadline_seconds=config.sampler.env_deadline_seconds)
         mesh = make_mesh(config.learner.fsdp, config.learner.tensor, config.learner.get("expert", 1))
         check_mesh(mesh)
         here = own_mesh(mesh, config.sampler.tensor or config.learner.tensor)
@@ -177,7 +178,8 @@ def make_run(config: Any, directory: Path, report: warmstart.Report = say, *, me
         end_ids=sorted(prompter.chat.end_ids), chunk=config.sampler.chunk, dtype=jnp.dtype(config.learner.dtype),
         mesh=here,
     )  # fmt: skip
-    by_student, kept = method.teacher == "student", directory.parent / "teacher_replies"
+    by_student = method.teacher == "student"
+    kept = directory.parent / "teacher_replies"
     teacher = make_teacher(config, world, prompter, policy, kept=kept, by_student=by_student)
     if isinstance(teacher, SelfTeacher) and wants_words(method, config.offline):
         raise ValueError(
@@ -284,7 +286,7 @@ def make_prompter(options: Any, chat: Chat, wording: Wording) -> Prompter:
 
 
 def make_teacher(
-    config: Any, world: World, prompter: Prompter, policy: Sampler, *, kept: Path, by_student: bool
+    config: Any, world: GuardedWorld, prompter: Prompter, policy: Sampler, *, kept: Path, by_student: bool
 ) -> Teacher:
     """The teacher that `config.teacher` describes, or the student as its own.
 
@@ -375,6 +377,13 @@ def run_record(run: Run) -> dict[str, Any]:
     record = {**configuration_record(run.config), "method": run.method.name}
     record.pop("log")
     return record
+
+
+def teacher_replies(config: Any, directory: Path) -> Path | None:
+    """Where the replies of a served teacher are kept; None for others."""
+    if config.teacher.kind != "served":
+        return None
+    return Path(config.teacher.cache) if config.teacher.cache else directory.parent / "teacher_replies"
 
 
 def configuration_differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:

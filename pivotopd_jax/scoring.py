@@ -54,12 +54,12 @@ def own_trajectories(run: Run) -> range:
     return range(tasks.start * rollouts, tasks.stop * rollouts)
 
 
-def mini_batches(run: Run, rows: Sequence[Row], seed: int) -> list[MiniBatch]:
+def mini_batches(run: Run, rows: Sequence[Row], seed: int, *, played: int) -> list[MiniBatch]:
     """Rows split by trajectory into PPO mini-batches of `config.ppo.mini_batch` trajectories, in a seeded order.
 
-    Which trajectories make a mini-batch does not depend on how they are divided among processes. Trajectories from this
-    process's number of them on are of earlier steps. They are dealt out to the mini-batches of the new ones, so that
-    their number, and with it the learning rate's schedule, does not depend on them.
+    Which trajectories make a mini-batch does not depend on how they are divided among processes. Those from `played`
+    on, the number that this process has played, are of earlier steps. They are dealt out to the mini-batches of the new
+    ones, so that their number, and with it the learning rate's schedule, does not depend on them.
     """
     own, total = own_trajectories(run), run.config.tasks_per_step * run.config.rollouts
     order = np.random.default_rng(seed).permutation(total)
@@ -67,7 +67,7 @@ def mini_batches(run: Run, rows: Sequence[Row], seed: int) -> list[MiniBatch]:
     part_of = {int(t): part for part, chunk in enumerate(np.array_split(order, count)) for t in chunk}
     parts: list[list[Row]] = [[] for _ in range(count)]
     for row in sorted(rows, key=lambda row: (row.trajectory, row.turn)):
-        new = row.trajectory < len(own)
+        new = row.trajectory < played
         parts[part_of[own[row.trajectory]] if new else row.trajectory % count].append(row)
     return [MiniBatch(part, counts) for part, counts in zip(parts, all_counts(parts), strict=True) if counts.rows]
 

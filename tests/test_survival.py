@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -146,6 +147,8 @@ def test_a_full_disk_costs_a_checkpoint_and_no_more(small_disk, monkeypatch, cap
     found: dict[int, int | None] = {}
 
     def step(run, progress, step, recorder):
+        while any(thread.name == "save_finalize" for thread in threading.enumerate()):
+            time.sleep(0.01)  # orbax is still writing
         found[step] = Checkpoints(small_disk / "run", keep=2).latest
         if step == 1:
             fill(small_disk)

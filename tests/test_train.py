@@ -321,7 +321,7 @@ def test_a_sweep_changes_what_its_arms_say(place):
     grid = Grid((grid.arms[0], grid.arms[-1]), grid.axis)
     cells = run_cells(config, grid.arms, [0], place / "sweep", Judging((0.4,), 1), lambda line: None)
     assert list(cells) == ["base", "error_0-0", "error_0.6-0"]
-    assert Checkpoints(place / "sweep" / "error_0.6-0", keep=2).configuration(1)["teacher"]["error_rate"] == 0.6
+    assert Checkpoints(place / "sweep" / "error_0.6-0", keep=2).record(1).configuration["teacher"]["error_rate"] == 0.6
     assert config.teacher.error_rate == 0
     draw_curves(cells, grid.arms, grid.axis, place / "sweep.png")
     assert (place / "sweep.png").stat().st_size > 1000

@@ -47,7 +47,7 @@ def trained_from(config: Any, directory: Path, which: str) -> dict[str, Any]:
     """
     with _opened(directory, config) as checkpoints:
         done = _chosen(checkpoints, directory, which)
-        then = checkpoints.configuration(done)
+        then = checkpoints.record(done).configuration
     if changed := configuration_differences(base_record(then), base_record(configuration_record(config))):
         raise ConfigurationChanged(
             f"the run in {directory} was trained from another base or in another world than --config says ({changed}); "

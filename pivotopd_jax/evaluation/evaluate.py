@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from absl import logging
 
+from pivotopd_jax.envs.guard import EnvironmentFailure
 from pivotopd_jax.envs.protocol import World
 from pivotopd_jax.processes import gather, own, share_of, together
 from pivotopd_jax.prompts.prompter import Prompter
 from pivotopd_jax.records import Task, Trajectory
-from pivotopd_jax.rollout.collect import fresh_starts, play
+from pivotopd_jax.rollout.collect import ends_all, fresh_starts, play
 from pivotopd_jax.sampling.policy import Policy
 
 
@@ -29,7 +31,7 @@ class Evaluation:
         rejected: share of turns whose action was not carried out.
         nats: mean of −log-prob of a whole response under the raw logits, in nats; played at temperature 1, an estimate
             of the policy's entropy a turn.
-        won: `[tasks]` bool, in the order of the panel.
+        won: `[tasks]` bool, in the order of the panel; without those that were lost, see `evaluate`.
         trajectories: what was played; of many processes, by this one, while all other numbers are those of all.
     """
 
@@ -45,8 +47,14 @@ class Evaluation:
 
 
 def summarise(trajectories: Sequence[Trajectory], kinds: Sequence[str]) -> Evaluation:
-    """Counts the finished trajectories of all processes; `kinds` gives the order of the columns."""
+    """Counts the finished trajectories of all processes; `kinds` gives the order of the columns.
+
+    Raises:
+        EnvironmentFailure: there is none.
+    """
     played = [record for part in gather([_record(t) for t in trajectories]) for record in part]
+    if not played:
+        raise EnvironmentFailure("no game of the evaluation could be played to its end; the warnings above say why")
     won = {kind: [p["won"] for p in played if p["kind"] == kind] for kind in kinds}
     by_kind = {kind: float(np.mean(results)) for kind, results in won.items() if results}
     return Evaluation(
@@ -85,15 +93,25 @@ def evaluate(
     max_turns: int,
     concurrency: int,
     threads: int = 0,
+    whole: bool = True,
 ) -> Evaluation:
-    """Plays each task once, each process its share of them; all processes must call this."""
+    """Plays each task once, each process its share of them; all processes must call this.
+
+    Raises:
+        EnvironmentFailure: the environment of a game failed and the `whole` panel is wanted; otherwise such a game is
+            left out, with a warning, and the run goes on.
+    """
     starts = fresh_starts(world, prompter, own(tasks), rollouts=1, max_turns=max_turns)
     with together():
         trajectories = play(
             policy, starts, temperature=temperature, top_p=top_p, seed=seed, concurrency=concurrency,
-            threads=threads, first=share_of(len(tasks)).start,
+            threads=threads, first=share_of(len(tasks)).start, on_failure=ends_all if whole else _left_out,
         )  # fmt: skip
     return summarise(trajectories, world.kinds)
+
+
+def _left_out(index: int, failure: EnvironmentFailure) -> None:
+    logging.warning("game %d of the panel is left out: %s", index, failure)
 
 
 def panel(world: World, splits: Sequence[str], size: int, *, seed: int = 0) -> list[Task]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pivotopd_jax.envs.guard import EnvironmentFailure
 from pivotopd_jax.envs.protocol import World
 from pivotopd_jax.prompts.prompter import Prompter
 from pivotopd_jax.records import Observation, Task, Trajectory
@@ -30,6 +31,12 @@ def student(index: int, episode: Episode) -> str | None:
     return None
 
 
+def ends_all(index: int, failure: EnvironmentFailure) -> None:
+    """An episode whose environment failed is not done without."""
+    del index
+    raise failure
+
+
 def play(
     policy: Policy | None,
     starts: Sequence[Start],
@@ -42,6 +49,7 @@ def play(
     actor: Actor = student,
     first: int = 0,
     on_finish: Callable[[Trajectory], None] = lambda _: None,
+    on_failure: Callable[[int, EnvironmentFailure], None] = ends_all,
 ) -> list[Trajectory]:
     """Plays every start to its end. An environment steps once its response is there, while others are decoded.
 
@@ -55,25 +63,33 @@ def play(
         actor: who acts; asked on the caller's thread.
         first: index of the first start, where others come before these: samples and actor go by it.
         on_finish: told of every finished trajectory, in order of finishing, on the caller's thread.
+        on_failure: told of every episode that is lost because its environment failed, by its index and why.
 
     Returns:
-        Trajectories in the order of `starts`.
+        Trajectories in the order of `starts`, without those that were lost.
 
     Raises:
-        Exception: what an environment, the actor or the policy raised; nothing steps any more then.
+        EnvironmentFailure: an episode was lost, and nobody asked to be told.
+        Exception: what the actor, the policy or an unguarded environment raised; nothing steps any more then.
     """
     waiting = deque(enumerate(starts, first))
     speaking: dict[int, Episode] = {}
-    done: dict[int, Trajectory] = {}
+    done: dict[int, Trajectory | None] = {}
     with Stepping[_Turn](threads) as stepping, _opened(policy, temperature, top_p) as stream:
         while len(done) < len(starts):
             while waiting and len(starts) - len(waiting) - len(done) < concurrency:
                 index, start = waiting.popleft()
                 stepping.begin(partial(_begin, index, start, actor))
-            for index, episode, context in stepping.taken(waiting=not speaking):
-                if _forced(index, episode, actor):
-                    done[index] = episode.trajectory()
-                    on_finish(done[index])
+            for turn in stepping.taken(waiting=not speaking):
+                index, episode, context, failure = _forced(turn, actor)
+                if failure is not None:
+                    done[index] = None
+                    on_failure(index, failure)
+                    continue
+                assert episode is not None
+                if episode.finished:
+                    done[index] = trajectory = episode.trajectory()
+                    on_finish(trajectory)
                     continue
                 assert stream is not None, "this actor lets the student speak; a policy is needed"
                 speaking[index] = episode
@@ -82,15 +98,19 @@ def play(
             for request, sample in stream.poll() if stream and speaking else ():
                 index: Any = request.session
                 stepping.begin(partial(_respond, index, speaking.pop(index), request.context_ids, sample, actor))
-    return [done[i] for i in sorted(done)]
+    return [trajectory for _, trajectory in sorted(done.items()) if trajectory is not None]
 
 
 class _Turn(NamedTuple):
-    """An episode whose environment has stepped; its context, if it is certain that the student speaks."""
+    """An episode whose environment has stepped; its context, if it is certain that the student speaks.
+
+    Or none, and why it is lost.
+    """
 
     index: int
-    episode: Episode
-    context: np.ndarray | None
+    episode: Episode | None
+    context: np.ndarray | None = None
+    failure: EnvironmentFailure | None = None
 
 
 def _opened(policy: Policy | None, temperature: float, top_p: float) -> AbstractContextManager[Stream | None]:
@@ -98,11 +118,17 @@ def _opened(policy: Policy | None, temperature: float, top_p: float) -> Abstract
 
 
 def _begin(index: int, start: Start, actor: Actor) -> _Turn:
-    return _turn(index, start(), actor)
+    try:
+        return _turn(index, start(), actor)
+    except EnvironmentFailure as failure:
+        return _Turn(index, None, failure=failure)
 
 
 def _respond(index: int, episode: Episode, context_ids: np.ndarray, sample: Sample, actor: Actor) -> _Turn:
-    episode.respond(context_ids, sample)
+    try:
+        episode.respond(context_ids, sample)
+    except EnvironmentFailure as failure:
+        return _Turn(index, None, failure=failure)
     return _turn(index, episode, actor)
 
 
@@ -111,14 +137,15 @@ def _turn(index: int, episode: Episode, actor: Actor) -> _Turn:
     return _Turn(index, episode, episode.context() if certain else None)
 
 
-def _forced(index: int, episode: Episode, actor: Actor) -> bool:
-    """Plays forced actions until the student is to speak or the episode ends; says whether it ended."""
-    while not episode.finished:
-        action = actor(index, episode)
-        if action is None:
-            return False
-        episode.force(action)
-    return True
+def _forced(turn: _Turn, actor: Actor) -> _Turn:
+    """Plays forced actions until the student is to speak, the episode ends or it is lost."""
+    index, episode, _, _ = turn
+    try:
+        while episode and not episode.finished and (action := actor(index, episode)) is not None:
+            episode.force(action)
+    except EnvironmentFailure as failure:
+        return _Turn(index, None, failure=failure)
+    return turn
 
 
 def fresh_starts(

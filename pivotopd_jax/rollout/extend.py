@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from absl import logging
 
+from pivotopd_jax.envs.guard import EnvironmentFailure
 from pivotopd_jax.envs.protocol import World
 from pivotopd_jax.methods.method import Recovery
 from pivotopd_jax.processes import draw
@@ -69,13 +71,14 @@ def extend(
 
     Returns:
         Rows, and how often each outcome occurred: "rows", "followed" (the response carried out the named action),
-        "no_action_named", "unresolved", "no_action_said", "leaked".
+        "no_action_named", "unresolved", "no_action_said", "leaked", "lost" (the environment failed twice).
     """
     outcomes: Counter[str] = Counter()
     if extension is None or extension.depth == 0:
         return [], dict(outcomes)
     rows: list[Row] = []
-    branches = [_branch(world, prompter, trajectories[point.trajectory], point) for point in points]
+    found = [_branch(world, prompter, trajectories[point.trajectory], point, outcomes) for point in points]
+    branches = [branch for branch in found if branch is not None]
     for depth in range(extension.depth):
         branches = _name_actions(teacher, branches, extension, outcomes)
         sampled = partial(policy.sample, temperature=temperature, top_p=top_p)
@@ -84,10 +87,22 @@ def extend(
     return rows, dict(outcomes)
 
 
-def _branch(world: World, prompter: Prompter, trajectory: Trajectory, point: Note) -> _Branch:
+def _branch(
+    world: World, prompter: Prompter, trajectory: Trajectory, point: Note, outcomes: Counter[str]
+) -> _Branch | None:
     # One turn of grace: the last branch may still answer when its trajectory ran into the turn limit.
     most = len(trajectory.turns) + 1
-    return _Branch(point.trajectory, point.turn, Episode.resume(world.make(), prompter, trajectory, point.turn, most))
+    try:
+        episode = Episode.resume(world.make(), prompter, trajectory, point.turn, most)
+    except EnvironmentFailure as failure:
+        return _lost(failure, outcomes)
+    return _Branch(point.trajectory, point.turn, episode)
+
+
+def _lost(failure: EnvironmentFailure, outcomes: Counter[str]) -> None:
+    """A recovery whose environment failed makes no row, and does no harm to the trajectory that it follows."""
+    logging.warning("a recovery is left out: %s", failure)
+    outcomes["lost"] += 1
 
 
 def _name_actions(
@@ -139,7 +154,11 @@ def _play(branch: _Branch, context, sample, outcomes: Counter[str]) -> bool:
     if leaks_hint(episode.prompter.chat.decode(sample.response_ids)):
         outcomes["leaked"] += 1
         return False
-    episode.respond(context, sample)
+    try:
+        episode.respond(context, sample)
+    except EnvironmentFailure as failure:
+        _lost(failure, outcomes)
+        return False
     said = episode.turns[-1].action
     outcomes["no_action_said" if said is None else "followed" if said == branch.named else "differed"] += 1
     if said is None:

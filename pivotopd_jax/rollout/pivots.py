@@ -66,7 +66,7 @@ def find_pivots(
     tried = play(
         policy, starts, temperature=temperature, top_p=top_p, seed=seed, concurrency=concurrency, threads=threads
     )
-    right = [t.won for t in rewarded(world.planner, tried, turns, rollouts=wanted.rollouts)]
+    right = [t.won for t in rewarded(world.planner, tried, turns)]
     means = np.asarray(right).reshape(len(turns), wanted.rollouts).mean(axis=1)
     varied = (means > 0) & (means < 1)
     kept = [
@@ -97,14 +97,9 @@ def pivot_starts(world: World, prompter: Prompter, pivots: Sequence[Pivot], *, r
     return [start(pivot, group) for group, pivot in enumerate(pivots) for _ in range(rollouts)]
 
 
-def rewarded(
-    planner: Planner, trajectories: Sequence[Trajectory], pivots: Sequence[Pivot], *, rollouts: int
-) -> list[Trajectory]:
+def rewarded(planner: Planner, trajectories: Sequence[Trajectory], pivots: Sequence[Pivot]) -> list[Trajectory]:
     """What was played from `pivot_starts`, won where the action was as good as the teacher's, whatever came of it."""
-    return [
-        replace(trajectory, won=equivalent(planner, trajectory, pivots[index // rollouts]))
-        for index, trajectory in enumerate(trajectories)
-    ]
+    return [replace(t, won=equivalent(planner, t, pivots[t.group])) for t in trajectories]
 
 
 def equivalent(planner: Planner, played: Trajectory, pivot: Pivot) -> bool:

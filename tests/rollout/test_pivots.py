@@ -46,14 +46,14 @@ def test_what_does_nothing_is_never_as_good(toy):
     policy = Scripted(toy.prompter.chat, say("grab", "left", "right"))
     tried = play(policy, starts, temperature=1.0, seed=0, concurrency=1)
     # Refused; the teacher's own action, though it leads away; nearer than the teacher's.
-    assert [t.won for t in rewarded(toy.world.planner, tried, pivots, rollouts=3)] == [False, True, True]
+    assert [t.won for t in rewarded(toy.world.planner, tried, pivots)] == [False, True, True]
 
 
 def test_each_pivot_is_a_group_of_single_turns(toy):
     kept = find(toy, say("right", "left", "grab", "right"))
     starts = pivot_starts(toy.world, toy.prompter, kept, rollouts=2)
     policy = Scripted(toy.prompter.chat, ["right", *say("right"), *say("grab", "left")])
-    played = rewarded(toy.world.planner, play(policy, starts, temperature=1.0, seed=0, concurrency=1), kept, rollouts=2)
+    played = rewarded(toy.world.planner, play(policy, starts, temperature=1.0, seed=0, concurrency=1), kept)
     assert [t.group for t in played] == [0, 0, 1, 1]
     assert [t.won for t in played] == [False, True, True, False]  # the first said no action
     assert [[turn.actor for turn in t.turns] for t in played] == [["student"]] * 2 + [["teacher", "student"]] * 2

@@ -1,0 +1,154 @@
+"""What a soak has shown: pure functions from what was watched and what the run has written."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from pivotopd_jax.records import Task
+
+LONG = 90.0
+"""Seconds of training from which on a life is long enough to tell a leak from a warm-up."""
+
+GROWTH = 0.05
+"""Share by which memory may grow between the second and the last quarter of a life: caches fill slowly."""
+
+
+class Watched(NamedTuple):
+    """One look at a training process.
+
+    Attributes:
+        age: seconds since it was started.
+        memory: resident, MiB.
+        files: open ones, sockets included.
+        threads: of it.
+        children: processes below it.
+    """
+
+    age: float
+    memory: float
+    files: int
+    threads: int
+    children: int
+
+
+@dataclass
+class Life:
+    """A training process from its start to its end.
+
+    Attributes:
+        ending: how it was to end, "kill" (SIGKILL) or "term" (SIGTERM).
+        watched: looks at it, in order.
+        seconds: how long it lived.
+        status: exit status, as `subprocess` gives it; None if it did not end in time.
+        left: processes that it left behind.
+        by_itself: it ended before it was told to.
+        began: seconds after its start at which it took its first step; None if it did not come so far.
+    """
+
+    ending: str
+    watched: list[Watched] = field(default_factory=list)
+    seconds: float = 0.0
+    status: int | None = None
+    left: int = 0
+    by_itself: bool = False
+    began: float | None = None
+
+    @property
+    def trained(self) -> float:
+        """Seconds that it has trained."""
+        return 0.0 if self.began is None else self.seconds - self.began
+
+    def quarter(self, number: int) -> Sequence[Watched]:
+        """What was seen in a quarter of the time that it trained, counted from 0."""
+        if self.began is None:
+            return []
+        return [
+            w for w in self.watched if w.age >= self.began and int(4 * (w.age - self.began) / self.trained) == number
+        ]
+
+
+def endings(lives: Sequence[Life]) -> list[str]:
+    """Lives that did not end as they were told to, in words.
+
+    Before the first step there is nothing to save, and SIGTERM ends a process as usual.
+    """
+    broken = []
+    for number, life in enumerate(lives):
+        expected = -9 if life.ending == "kill" else -15 if life.began is None else 0
+        if life.by_itself:
+            broken.append(f"life {number} ended by itself, with status {life.status}")
+        elif life.status != expected:
+            broken.append(f"life {number} was to end by {life.ending} and has status {life.status}")
+        if life.left:
+            broken.append(f"life {number} left {life.left} processes behind")
+    return broken
+
+
+def leaks(life: Life) -> list[str]:
+    """What grew between the second and the last quarter of a long life, in words.
+
+    Memory is compared by medians; of the rest the least in each quarter, since what hangs holds a thread for a while.
+    """
+    early, late = life.quarter(1), life.quarter(3)
+    if life.trained < LONG or not early or not late:
+        return []
+    found = []
+    before, after = (statistics.median(w.memory for w in part) for part in (early, late))
+    if after > before * (1 + GROWTH):
+        found.append(f"memory grew from {before:.0f} to {after:.0f} MiB in {life.trained:.0f} s of training")
+    for name in ("files", "threads", "children"):
+        least = [min(getattr(w, name) for w in part) for part in (early, late)]
+        if least[1] > least[0]:
+            found.append(f"{name} grew from {least[0]} to {least[1]} in {life.trained:.0f} s of training")
+    return found
+
+
+def lines_lost(lines: Sequence[Mapping[str, float]], done: int) -> list[str]:
+    """Steps of 0 .. done − 1 that metrics.jsonl lacks, has twice, or has too many, in words."""
+    found, expected = [int(line["step"]) for line in lines], list(range(done))
+    if found == expected:
+        return []
+    counts = Counter(found)
+    wrong = sorted(step for step in {*counts, *expected} if counts[step] != (step < done))
+    return [f"of {done} steps metrics.jsonl has {len(found)} lines; wrong are steps {wrong[:5]}"]
+
+
+def tasks_lost(step: int, asked: Sequence[Task], found: Mapping[tuple[str, int], int], rollouts: int) -> list[str]:
+    """Tasks of a step that were not trained once, in words.
+
+    Args:
+        step: which one.
+        asked: tasks whose groups should have been trained.
+        found: (task id, group) → trajectories in the log of the step.
+        rollouts: a group.
+    """
+    expected = Counter(task.id for task in asked)
+    groups = Counter(task for task, _ in found)
+    wrong = [f"step {step}: task {t} in {groups[t]} groups, not {expected[t]}" for t in {*expected, *groups}
+             if groups[t] != expected[t]]  # fmt: skip
+    return wrong + [f"step {step}: {n} rollouts of {t}, not {rollouts}" for (t, _), n in found.items() if n != rollouts]
+
+
+def logged_groups(path: Path) -> Counter[tuple[str, int]]:
+    """(task id, group) → trajectories in a file of them; empty if there is no file."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return Counter((record["task"], record["group"]) for record in map(json.loads, lines))
+
+
+def life_table(lives: Sequence[Life]) -> str:
+    """A line a life: how long, how it ended, and what it held in its second and its last quarter."""
+    rows = ["life  seconds  ending  status  memory MiB    files    threads  children"]
+    for number, life in enumerate(lives):
+        parts = []
+        for name, width in (("memory", 11), ("files", 8), ("threads", 9), ("children", 9)):
+            pick = statistics.median if name == "memory" else min
+            seen = [pick(getattr(w, name) for w in part) for part in (life.quarter(1), life.quarter(3)) if part]
+            parts.append(" → ".join(f"{value:.0f}" for value in seen).rjust(width))
+        rows.append(f"{number:4d}  {life.seconds:7.0f}  {life.ending:>6s}  {life.status!s:>6s} " + " ".join(parts))
+    return "\n".join(rows)
