@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -73,6 +74,8 @@ class Chat:
         self.tokenizer = tokenizer
         self.template = read_chat_template(tokenizer)
         self.end_ids: frozenset[int] = frozenset({tokenizer.eos_token_id})
+        marks = sorted((mark for mark in tokenizer.all_special_tokens if len(mark) > 1), key=len, reverse=True)
+        self._marks = re.compile("|".join(map(re.escape, marks)))
         self.encode: Callable[[str], np.ndarray] = lru_cache(maxsize=200_000)(self._encode)
         self._piece: Callable[[int], str] = lru_cache(maxsize=None)(lambda i: self._text([i]))
 
@@ -108,11 +111,15 @@ class Chat:
 
     def opening(self, content: str) -> np.ndarray:
         """Ids of a first user turn, up to where the assistant writes."""
-        return self.encode(content.join(self.template.opening))
+        return self.encode(self._words(content).join(self.template.opening))
 
     def following(self, content: str, response_ids: np.ndarray) -> np.ndarray:
         """Ids of a user turn that follows `response_ids` (not repeated here)."""
         before, after = self.template.following
         if len(response_ids) and int(response_ids[-1]) in self.end_ids:
             before = before.removeprefix(self.template.end)
-        return self.encode(before + content + after)
+        return self.encode(before + self._words(content) + after)
+
+    def _words(self, content: str) -> str:
+        """`content` with the tokenizer's special tokens taken apart: a page of a world cannot end the user's turn."""
+        return self._marks.sub(lambda mark: f"{mark[0][0]} {mark[0][1:]}", content)
