@@ -359,6 +359,7 @@ def blunders(run: Any) -> list[Trajectory]:
 def test_a_study_measures_each_policy_once(place):
     config = tiny_config()
     train(config, place / "straight")
+    config.evaluate.mistakes = 4
     run = make_run(config, place / "study")
     made = [Mistake(t, 2, int(run.world.planner.distance(t.snapshot_after(2)))) for t in blunders(run)]
     write_json(place / "study" / MISTAKES_FILE, [mistake_record(mistake) for mistake in made])
@@ -392,6 +393,9 @@ def test_a_study_measures_each_policy_once(place):
     assert leads_table({"base": again, "a": better, "b": again}).endswith("| a − b | 2 / 0 / 2 | +37.5 [0.0, 75.0] |")
     draw_study(rows, place / "study.png")
     assert (place / "study.png").stat().st_size > 1000
+    run.config.evaluate.mistakes = 3
+    with pytest.raises(ValueError, match=r"holds 4 mistakes, and config\.evaluate\.mistakes is 3; choose another"):
+        measured()
     run.config.max_turns = 6
     with pytest.raises(ConfigurationChanged, match=r"in another world than --config says \(max_turns: 5"):
         measured()

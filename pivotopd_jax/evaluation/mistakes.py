@@ -104,12 +104,20 @@ def frozen_mistakes(run: Run, path: Path) -> list[Mistake]:
     """The mistakes that all students of a comparison continue: those in `path`, which is written first if missing.
 
     Sampled anew on another machine, or with another number of threads, they would not be quite the same.
+
+    Raises:
+        ValueError: `path` holds more than `config.evaluate.mistakes`, or one that cannot be replayed.
     """
     if not path.exists():
         write_json(path, [mistake_record(mistake) for mistake in base_mistakes(run)])
-    config = run.config
+    config, records = run.config, json.loads(path.read_text())
+    if len(records) > config.evaluate.mistakes:
+        raise ValueError(
+            f"{path} holds {len(records)} mistakes, and config.evaluate.mistakes is {config.evaluate.mistakes}; choose "
+            "another --workdir, or as many as there are"
+        )
     tasks = {task.id: task for task in panel(run.world, config.world.eval_splits, config.evaluate.final_tasks)}
-    return [replayed_mistake(run.world, run.prompter, tasks, record) for record in json.loads(path.read_text())]
+    return [replayed_mistake(run.world, run.prompter, tasks, record) for record in records]
 
 
 def base_mistakes(run: Run) -> list[Mistake]:
