@@ -296,6 +296,7 @@ def draw_study(rows: Mapping[str, Judged], path: Path) -> None:
         offsets, means, below, above = zip(*shown, strict=True)
         divergence.errorbar(offsets, means, [below, above], marker="o", markersize=3, capsize=2, label=name)
     curve.set(xlabel="turns after the mistake", ylabel="recovered (%)")
+    curve.set_ylim(bottom=0)
     curve.legend(frameon=False, fontsize=8)
     divergence.axvline(0, color="0.8", zorder=0)
     divergence.set(xlabel="turn, counted from the mistake", ylabel="KL(hinted ‖ policy), nats a response")
