@@ -2,8 +2,9 @@
 
 Pivotal mistakes of the base policy (config.evaluate.mistakes of them) are frozen in --workdir, and the base and the
 student of each run continue every one of them config.evaluate.continuations times. Prints a table, with JSON as the
-last line, and draws study.png. A policy that was measured with the same settings is read back, so that runs can be
-added later.
+last line, and draws study.png. Runs named NAME-0, NAME-1, ..., as launch/compare.py names them, are training seeds of
+one policy, over which each mistake is averaged. A run that was measured with the same settings is read back, so that
+runs can be added later.
 """
 
 from __future__ import annotations
@@ -17,25 +18,19 @@ from ml_collections import config_flags
 
 from pivotopd_jax import command_line
 from pivotopd_jax.evaluation.cells import BASE
-from pivotopd_jax.evaluation.study import draw_study, judged, leads_table, study, study_table
+from pivotopd_jax.evaluation.study import draw_study, judged, leads_table, policies, study, study_table
 from pivotopd_jax.run import make_run
 
 CONFIG = config_flags.DEFINE_config_file("config", None, "Configuration that the runs share; their methods may differ.")
 WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the study.")
-RUNS = flags.DEFINE_list("runs", [], "Directories of runs, which name them; the first is compared with each other.")
+RUNS = flags.DEFINE_list(
+    "runs", [], "Directories of runs, which name the policies; the first is set beside the others."
+)
 CHECKPOINT = flags.DEFINE_enum("checkpoint", "last", ["last", "best"], "Which student of each run.")
 
 
-def named(directories: list[str]) -> dict[str, Path]:
-    """Run directories by their last names."""
-    students = {Path(directory).name: Path(directory) for directory in directories}
-    if len(students) < len(directories) or BASE in students:
-        raise ValueError(f"--runs={','.join(directories)}: last names must differ, and {BASE!r} is the base itself")
-    return students
-
-
 def main() -> None:
-    directory, students = Path(str(WORKDIR.value)), named(RUNS.value)
+    directory, students = Path(str(WORKDIR.value)), policies(map(Path, RUNS.value))
     run = make_run(CONFIG.value, directory)
     found = study(run, students, CHECKPOINT.value, directory, print)
     rows = {name: judged(policy, found[BASE]) for name, policy in found.items()}

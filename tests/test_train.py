@@ -303,6 +303,11 @@ def test_a_comparison_keeps_its_finished_cells(place):
     (place / "grpo-0" / "cell.json").unlink()
     assert run_cells(*arguments) == cells
     assert reports[3:] == ["cell grpo-0"]
+    # Judged otherwise, all are judged again, and none is trained again.
+    twice = run_cells(*arguments[:4], Judging((0.4,), 2), reports.append)
+    assert reports[4:] == ["cell base", "cell pivotopd-0", "cell grpo-0"]
+    assert [len(cell["success"]["0.4"]) for cell in twice.values()] == [2, 2, 2]
+    assert [cell.get("seconds") for cell in twice.values()] == [cell.get("seconds") for cell in cells.values()]
     other = tiny_config(steps=1)
     other.ppo.learning_rate = 0.5
     with pytest.raises(ConfigurationChanged, match=r"ppo\.learning_rate: 0\.0001 → 0\.5\); choose another --workdir"):
@@ -354,38 +359,43 @@ def blunders(run: Any) -> list[Trajectory]:
 def test_a_study_measures_each_policy_once(place):
     config = tiny_config()
     train(config, place / "straight")
+    config.evaluate.mistakes = 4
     run = make_run(config, place / "study")
     made = [Mistake(t, 2, int(run.world.planner.distance(t.snapshot_after(2)))) for t in blunders(run)]
     write_json(place / "study" / MISTAKES_FILE, [mistake_record(mistake) for mistake in made])
     reports: list[str] = []
 
     def measured() -> Any:
-        return study(run, {"straight": place / "straight"}, "last", place / "study", reports.append)
+        return study(run, {"straight": [place / "straight"]}, "last", place / "study", reports.append)
 
     found = measured()
-    assert reports == ["policy base: 4 mistakes × 2", "policy straight: 4 mistakes × 2"]
+    assert reports == ["base: 4 mistakes × 2", "straight after 2 steps: 4 mistakes × 2"]
     np.testing.assert_equal({n: vars(p) for n, p in measured().items()}, {n: vars(p) for n, p in found.items()})
     assert len(reports) == 2
     # A policy is compared with itself: measured again, it does the same.
     (place / "study" / "base.json").unlink()
     again = measured()["base"]
-    assert reports[2:] == ["policy base: 4 mistakes × 2"]
+    assert reports[2:] == ["base: 4 mistakes × 2"]
     itself = judged(again, found["base"])
     assert (itself.better, itself.worse, itself.same) == (0, 0, 4)
     np.testing.assert_array_equal(again.divergence[0], found["base"].divergence[0])
+    assert again.divergence[0].shape == (1, 4)
     assert np.isnan(found["base"].divergence[3]).all()  # episodes have five turns
     assert not np.isnan(found["straight"].divergence[2]).any()
     assert found["base"].left.tolist() == [mistake.left for mistake in made]
     run.config.evaluate.continuations = 1
-    assert measured()["straight"].won.shape == (4, 1)
+    assert measured()["straight"].won.shape == (1, 4, 1)
     assert len(reports) == 5
     rows = {name: judged(policy, found["base"]) for name, policy in found.items()}
     assert "| straight | 0/8 |" in study_table(rows)
     assert leads_table(found) == ""
-    better = replace(found["base"], won=np.asarray([[True, True], [True, False], [False, False], [False, False]]))
+    better = replace(found["base"], won=np.asarray([[[True, True], [True, False], [False, False], [False, False]]]))
     assert leads_table({"base": again, "a": better, "b": again}).endswith("| a − b | 2 / 0 / 2 | +37.5 [0.0, 75.0] |")
     draw_study(rows, place / "study.png")
     assert (place / "study.png").stat().st_size > 1000
+    run.config.evaluate.mistakes = 3
+    with pytest.raises(ValueError, match=r"holds 4 mistakes, and config\.evaluate\.mistakes is 3; choose another"):
+        measured()
     run.config.max_turns = 6
     with pytest.raises(ConfigurationChanged, match=r"in another world than --config says \(max_turns: 5"):
         measured()

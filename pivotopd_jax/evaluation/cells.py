@@ -1,7 +1,7 @@
 """Cells of a comparison: configurations trained from one base, judged on one panel and one set of mistakes.
 
-Every cell is a directory. A finished one is kept, so that an interrupted comparison goes on where it stopped. The last
-checkpoint is judged, whatever the curve looked like.
+Every cell is a directory. A finished one is kept, so that an interrupted comparison goes on where it stopped; with
+other `Judging` it is judged anew, but not trained. The last checkpoint is judged, whatever the curve looked like.
 """
 
 from __future__ import annotations
@@ -40,6 +40,10 @@ class Judging:
     temperatures: tuple[float, ...] = (0.4, 1.0)
     evaluation_seeds: int = 4
 
+    def record(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return {"temperatures": list(self.temperatures), "evaluation_seeds": self.evaluation_seeds}
+
 
 @dataclass(frozen=True)
 class Arm:
@@ -58,6 +62,17 @@ class Arm:
     line: str = ""
 
 
+def cell_name(arm: str, seed: int) -> str:
+    """Directory of the cell of an arm with a training seed."""
+    return f"{arm}-{seed}"
+
+
+def arm_of(cell: str) -> str:
+    """The arm that a directory's name says it is a cell of; the whole name if it ends in no seed."""
+    arm, _, seed = cell.rpartition("-")
+    return arm if arm and seed.isdecimal() else cell
+
+
 def run_cells(
     config: Any,
     arms: Sequence[Arm],
@@ -66,14 +81,15 @@ def run_cells(
     judging: Judging,
     report: Callable[[str], Any],
 ) -> dict[str, Any]:
-    """Trains and judges every missing cell; returns all cells by name ("base", "grpo-0", ...)."""
+    """Trains and judges every cell that is not there yet; returns all cells by name ("base", "grpo-0", ...)."""
     cells: dict[str, Any] = {}
     mistakes = None
     _check_configuration(config, directory / CONFIGURATION_FILE)
     for arm, seed in [(Arm(BASE), 0), *((arm, seed) for seed in seeds for arm in arms)]:
-        name = BASE if arm.name == BASE else f"{arm.name}-{seed}"
+        name = BASE if arm.name == BASE else cell_name(arm.name, seed)
         path = directory / name / CELL_FILE
-        if not path.exists():
+        cell = json.loads(path.read_text()) if path.exists() else {}
+        if cell.get("judging") != judging.record():
             report(f"cell {name}")
             cell_config = _cell_config(config, arm, seed)
             if arm.name == BASE:
@@ -84,8 +100,9 @@ def run_cells(
                 params = state.params
             if mistakes is None:
                 mistakes = frozen_mistakes(run, directory / MISTAKES_FILE)
-            write_json(path, judge(run, params, mistakes, judging))
-        cells[name] = {**json.loads(path.read_text()), **cost(directory / name)}
+            cell = judge(run, params, mistakes, judging)
+            write_json(path, cell)
+        cells[name] = {**cell, **cost(directory / name)}
     return cells
 
 
@@ -127,8 +144,8 @@ def judge(run: Run, params: Any, mistakes: Sequence[Mistake], judging: Judging) 
     """Success of every game at every temperature and seed, and of every continuation of every mistake.
 
     Returns:
-        {"success": {temperature: [seeds][games]}, "recovery": [mistakes][continuations], "rejected": share at the
-        first temperature}, numbers 0 or 1.
+        {"judging": its record, "success": {temperature: [seeds][games]}, "recovery": [mistakes][continuations],
+        "rejected": share at the first temperature}, numbers 0 or 1.
     """
     tasks = panel(run.world, run.config.world.eval_splits, run.config.evaluate.final_tasks)
     success: dict[str, list] = {}
@@ -138,4 +155,9 @@ def judge(run: Run, params: Any, mistakes: Sequence[Mistake], judging: Judging) 
             played = evaluate_run(run, params, tasks, temperature, seed)
             success.setdefault(str(temperature), []).append([int(won) for won in played.won])
             rejected.append(played.rejected)
-    return {"success": success, "recovery": recoveries(run, mistakes).astype(int).tolist(), "rejected": rejected[0]}
+    return {
+        "judging": judging.record(),
+        "success": success,
+        "recovery": recoveries(run, mistakes).astype(int).tolist(),
+        "rejected": rejected[0],
+    }

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from pivotopd_jax.evaluation.cells import BASE, Arm
-from pivotopd_jax.evaluation.intervals import bootstrap_interval, estimate, percent_text
+from pivotopd_jax.evaluation.cells import BASE, Arm, arm_of
+from pivotopd_jax.evaluation.intervals import bootstrap_interval, estimate, percent_text, seeds_text
 
 
 def measures(cells: Mapping[str, Any], method: str) -> dict[str, np.ndarray]:
@@ -63,7 +63,7 @@ def draw_comparison(cells: Mapping[str, Any], methods: Sequence[str], path: Path
 
 
 def _cells_of(cells: Mapping[str, Any], method: str) -> list[Any]:
-    return [cell for name, cell in cells.items() if name == method or name.rpartition("-")[0] == method]
+    return [cell for name, cell in cells.items() if arm_of(name) == method]
 
 
 def _cost_texts(own: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -100,5 +100,4 @@ def draw_curves(cells: Mapping[str, Any], arms: Sequence[Arm], axis: str, path: 
 def _cell_text(values: np.ndarray) -> str:
     if not values.size:
         return "no mistakes"
-    seeds = f" ({' '.join(f'{100 * v:.1f}' for v in values.mean(axis=1))})" if len(values) > 1 else ""
-    return percent_text(estimate(values.mean(axis=0))) + seeds
+    return percent_text(estimate(values.mean(axis=0))) + seeds_text(values.mean(axis=1))

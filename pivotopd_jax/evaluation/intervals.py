@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,3 +62,8 @@ def interval_text(found: Estimate | None, *, scale: float = 1.0, digits: int = 1
 def percent_text(found: Estimate | None, *, signed: bool = False) -> str:
     """A share as percent, "value [low, high]"; a dash for None."""
     return interval_text(found, scale=100, signed=signed)
+
+
+def seeds_text(shares: Sequence[float]) -> str:
+    """The share of each training seed in percent, " (68.2 66.6 68.6)"; nothing for a single one."""
+    return f" ({' '.join(f'{100 * share:.1f}' for share in shares)})" if len(shares) > 1 else ""

@@ -22,6 +22,9 @@ from pivotopd_jax.run import Run
 from pivotopd_jax.sampling.policy import Sample
 from pivotopd_jax.train import evaluate_run
 
+PLAYS = 4
+"""Times a task is played at most in search of a mistake."""
+
 
 @dataclass(frozen=True, eq=False)
 class Mistake:
@@ -100,12 +103,21 @@ def frozen_mistakes(run: Run, path: Path) -> list[Mistake]:
     """The mistakes that all students of a comparison continue: those in `path`, which is written first if missing.
 
     Sampled anew on another machine, or with another number of threads, they would not be quite the same.
+
+    Raises:
+        ValueError: `path` holds more than `config.evaluate.mistakes`, or one that cannot be replayed.
     """
     if not path.exists():
         write_json(path, [mistake_record(mistake) for mistake in base_mistakes(run)])
     config = run.config
     tasks = {task.id: task for task in panel(run.world, config.world.eval_splits, config.evaluate.final_tasks)}
-    return read_mistakes(path, run.world, run.prompter, tasks)
+    mistakes = read_mistakes(path, run.world, run.prompter, tasks)
+    if len(mistakes) > config.evaluate.mistakes:
+        raise ValueError(
+            f"{path} holds {len(mistakes)} mistakes, and config.evaluate.mistakes is {config.evaluate.mistakes}; "
+            "choose another --workdir, or as many as there are"
+        )
+    return mistakes
 
 
 def read_mistakes(path: Path, world: World, prompter: Prompter, tasks: Mapping[str, Task]) -> list[Mistake]:
@@ -134,13 +146,19 @@ def _checked(record: Any) -> Mapping[str, Any]:
 
 
 def base_mistakes(run: Run) -> list[Mistake]:
-    """Oracle-pivotal mistakes of the base: from as many plays of the panel as it takes to find enough."""
-    config, seed = run.config, 0
+    """Oracle-pivotal mistakes of the base, at most one a task, so that intervals over mistakes are over tasks.
+
+    Tasks without one are played again, `PLAYS` times at most, until there are `config.evaluate.mistakes`.
+    """
+    config = run.config
     found: list[Mistake] = []
     tasks = panel(run.world, config.world.eval_splits, config.evaluate.final_tasks)
-    while len(found) < config.evaluate.mistakes and seed < 4:
-        played = evaluate_run(run, run.reference, tasks, config.eval_temperature, 1000 + seed).trajectories
+    for seed in range(PLAYS):
         wanted = config.evaluate.mistakes - len(found)
+        mistaken = {mistake.trajectory.task.id for mistake in found}
+        left = [task for task in tasks if task.id not in mistaken]
+        if not wanted or not left:
+            break
+        played = evaluate_run(run, run.reference, left, config.eval_temperature, 1000 + seed).trajectories
         found += find_mistakes(run.world.planner, played, max_turns=config.max_turns, limit=wanted, seed=seed)
-        seed += 1
     return found

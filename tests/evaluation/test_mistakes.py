@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from scripted_play import said
 from toy_student import Toy
 
-from pivotopd_jax.evaluation.mistakes import find_mistakes, mistake_record, replayed_mistake
+from pivotopd_jax.evaluation import mistakes
+from pivotopd_jax.evaluation.mistakes import base_mistakes, find_mistakes, mistake_record, replayed_mistake
 from pivotopd_jax.records import Trajectory
 
 
@@ -40,3 +43,27 @@ def test_a_mistake_survives_being_written_down(toy):
         replayed_mistake(toy.world, toy.prompter, tasks, {**record, "left": 5})
     with pytest.raises(ValueError, match="which these tasks do not hold"):
         replayed_mistake(toy.world, toy.prompter, {}, record)
+
+
+def test_a_task_gives_one_mistake_however_often_it_is_played(toy, monkeypatch):
+    """The base walks past the prize in the first game of those it is asked to play; behind cell 3 there is none."""
+    asked: list[list[str]] = []
+
+    def evaluate_run(run: Any, params: Any, tasks: Any, temperature: float, seed: int) -> Any:
+        asked.append([task.id for task in tasks])
+        ways = [["right"] * 4 if place == 0 else ["left"] * 4 for place in range(len(tasks))]
+        played = [said(toy, way, task.source[0]) for way, task in zip(ways, tasks, strict=True)]
+        return SimpleNamespace(trajectories=played)
+
+    monkeypatch.setattr(mistakes, "evaluate_run", evaluate_run)
+    config = SimpleNamespace(
+        world=SimpleNamespace(eval_splits=("test",)), evaluate=SimpleNamespace(mistakes=9, final_tasks=0),
+        eval_temperature=0.4, max_turns=9,
+    )  # fmt: skip
+    run: Any = SimpleNamespace(config=config, world=toy.world, reference=None)
+    assert [mistake.trajectory.task.id for mistake in base_mistakes(run)] == ["test-0", "test-1", "test-2"]
+    everything = ["test-0", "test-1", "test-2", "test-3"]
+    assert asked == [everything, everything[1:], everything[2:], everything[3:]]
+    config.evaluate.mistakes = 2
+    assert len(base_mistakes(run)) == 2
+    assert asked[4:] == [everything, everything[1:]]
