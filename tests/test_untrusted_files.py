@@ -186,5 +186,5 @@ def test_an_archive_gives_files_of_its_own_only(monkeypatch):
 def test_a_task_leads_to_no_other_file_and_gives_a_container_engine_no_options(tmp_path, key, value):
     one = as_row(Instance("a-1", "a", "abc", "It fails.", "", "", ("t::a",), ()))
     (tmp_path / "tasks.jsonl").write_text(json.dumps({**one, key: value}) + "\n")
-    with pytest.raises(DataError, match=rf"row 1: {key} is"):
+    with pytest.raises(DataError, match=rf"line 1: {key} is"):
         read_instances(tmp_path / "tasks.jsonl")
