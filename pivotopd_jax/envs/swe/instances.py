@@ -13,7 +13,7 @@ from pivotopd_jax.envs.row_files import DataError, read_rows
 
 FILES = ("tasks.jsonl", "tasks.jsonl.gz", "tasks.parquet")
 
-_ARCHIVE = re.compile(r"(?:\w[\w.-]*)?")
+_ARCHIVE = re.compile(r"((\w[\w.+-]*/)*\w[\w.+-]*)?")
 _IMAGE = re.compile(r"(?:\w[\w.:/@-]*)?", re.ASCII)
 _TEST_FILE = re.compile(r"^\+\+\+ b/(.+)$", re.MULTILINE)
 
@@ -112,7 +112,9 @@ def _instance(row: Mapping[str, Any], where: str) -> Instance:
 
     # Both end up beside others: in the path of a file, and on the command line of a container engine.
     if not _ARCHIVE.fullmatch(text("archive")):
-        raise DataError(f"{where}: archive is {text('archive')!r:.80}; expected the name of a file beside the tasks")
+        raise DataError(
+            f"{where}: archive is {text('archive')!r:.80}; expected the path of a file in the folder of the tasks"
+        )
     for name in ("image_name", "docker_image"):
         if not _IMAGE.fullmatch(text(name)):
             raise DataError(f"{where}: {name} is {text(name)!r:.80}; expected the name of an image")
