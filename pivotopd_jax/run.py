@@ -43,7 +43,7 @@ from pivotopd_jax.teachers.words import REPORT_TOKENS, TOKENS_A_STEP
 from pivotopd_jax.trackers import check_trackers, without_secrets
 from pivotopd_jax.worlds import make_world
 
-DTYPES = ("float32", "bfloat16", "float16")
+DTYPES = ("float32", "bfloat16")
 """What `config.learner.dtype` may be."""
 
 

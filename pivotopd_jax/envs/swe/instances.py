@@ -33,7 +33,7 @@ class Instance:
         pass_to_pass: names of tests that pass before and after.
         version: of the repository; the official harness goes by it.
         image: of a container in which the repository lies; "" where it follows from `id`.
-        archive: of the repository with the patch, beside the file of tasks, for local tasks; else "".
+        archive: of the repository with the patch, for local tasks: its path from the folder of the tasks; else "".
         breaks: `patch` is the one that broke the repository, as SWE-smith writes it; then its reverse mends it.
     """
 
