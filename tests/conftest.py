@@ -46,6 +46,13 @@ def pin_worker(name: str | None) -> None:
         os.sched_setaffinity(0, {cores[int(name.removeprefix("gw")) % len(cores)]})
 
 
+@pytest.fixture(scope="module", autouse=True)
+def compiled_programs_are_let_go() -> Iterator[None]:
+    """Forgets a module's compiled programs: each holds dozens of memory mappings, and Linux gives a process 65,530."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture
 def x64() -> Iterator[None]:
     """Double precision for the length of one test, whatever the suite runs in."""

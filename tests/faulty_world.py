@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
-from pivotopd_jax.envs.guard import GuardedWorld
+from pivotopd_jax.envs.guard import GuardedEnv, GuardedWorld
 from pivotopd_jax.records import Task
 
 Fails = Callable[[str, Any], None]
@@ -24,13 +25,19 @@ class Faulty:
     def tasks(self, split: str) -> Sequence[Task]:
         return self._world.tasks(split)
 
-    def make(self) -> Any:
+    def make(self, *, again: bool = False) -> Any:
+        """`again`: for the second try of a call, at which a `Once` does not fail."""
         env, fails = self._world.make(), self._fails
+        spared = again and isinstance(fails, Once)
 
         class Env:
             def __getattr__(self, name: str) -> Any:
                 def call(*given: Any) -> Any:
-                    fails(name, given[0] if given else None)
+                    nonlocal spared
+                    if not spared:
+                        fails(name, given[0] if given else None)
+                    # A second try is one call, and before it the way back to where the first one was made.
+                    spared = spared and name in ("restore", "snapshot")
                     return getattr(env, name)(*given)
 
                 return call
@@ -51,10 +58,21 @@ class Once:
         with self._lock:
             now, self.calls = self.calls, self.calls + 1
             failing = now in self.at
-            self.calls -= failing  # the second try is the same call
             self.at.discard(now)
         if failing:
             self.fail()
+
+
+class _Guarded(GuardedWorld):
+    """Tells the faulty world inside which environments are made for a second try: all but the first in one place."""
+
+    def __init__(self, world: Faulty, *, deadline_seconds: float):
+        super().__init__(world, deadline_seconds=deadline_seconds)
+        self._faulty = world
+
+    def make(self) -> GuardedEnv:
+        made = count()
+        return GuardedEnv(lambda: self._faulty.make(again=next(made) > 0), self._outcome)
 
 
 def crash() -> None:
@@ -66,4 +84,4 @@ def hang() -> None:
 
 
 def guarded(world: Any, fails: Fails, seconds: float = 30.0) -> GuardedWorld:
-    return GuardedWorld(Faulty(world, fails), deadline_seconds=seconds)
+    return _Guarded(Faulty(world, fails), deadline_seconds=seconds)

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faulty_world import Fails, Faulty, Once, crash, hang
+from faulty_world import Fails, Once, crash, guarded, hang
 from test_train import of_training, same, tiny_config
 
-from pivotopd_jax.envs.guard import EnvironmentFailure, GuardedWorld
+from pivotopd_jax.envs.guard import EnvironmentFailure
 from pivotopd_jax.learner.checkpoints import Checkpoints
 from pivotopd_jax.learner.learner import Learner
 from pivotopd_jax.recording import read_metrics
@@ -26,7 +26,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def fail_as(monkeypatch: pytest.MonkeyPatch, fails: Fails) -> None:
     monkeypatch.setattr(
-        "pivotopd_jax.run.GuardedWorld", lambda world, **options: GuardedWorld(Faulty(world, fails), **options)
+        "pivotopd_jax.run.GuardedWorld", lambda world, *, deadline_seconds: guarded(world, fails, deadline_seconds)
     )
 
 

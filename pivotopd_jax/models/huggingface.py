@@ -62,9 +62,11 @@ def load(
     """
     directory = _find(source)
     config = Qwen3Config.from_dict(_read_json(directory / "config.json"))
+    tensors = _open_tensors(directory)
+    _check_counts(directory, config, tensors)  # before transformers, which reads the configuration, too
     tokenizer = _load_tokenizer(directory)
     _check_vocabulary(config, tokenizer)
-    graphdef, params = assemble(directory, config, _open_tensors(directory), dtype=dtype, shardings=shardings)
+    graphdef, params = assemble(directory, config, tensors, dtype=dtype, shardings=shardings)
     return config, graphdef, params, tokenizer
 
 
@@ -88,11 +90,7 @@ def assemble(
     Raises:
         ValueError: tensors are missing, unexpected or of another shape.
     """
-    most = max(config.num_layers, config.moe.num_experts if config.moe else 0)
-    if most > max(len(tensors), 1000):  # found out before any of so many is made
-        raise ValueError(
-            f"the configuration in {source} has {most} layers or experts, its files {len(tensors)} tensors"
-        )
+    _check_counts(source, config, tensors)
     graphdef, shapes = abstract(config, dtype)
     _check_tensors(source, config, shapes, tensors)
     return graphdef, _read_params(shapes, tensors, None if shardings is None else shardings(shapes))
@@ -154,6 +152,15 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"{path} holds {content!r:.80}; expected an object")
     return content
+
+
+def _check_counts(source: str | Path, config: Qwen3Config, tensors: Mapping[str, Any]) -> None:
+    """Finds out that there are far too many layers or experts before any of so many is made."""
+    most = max(config.num_layers, config.moe.num_experts if config.moe else 0)
+    if most > max(len(tensors), 1000):
+        raise ValueError(
+            f"the configuration in {source} has {most} layers or experts, its files {len(tensors)} tensors"
+        )
 
 
 def _check_vocabulary(config: Qwen3Config, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pivotopd_jax.envs.search_qa.engine import split_action
 from pivotopd_jax.envs.search_qa.world import SearchQA
-from pivotopd_jax.prompts.actions import MAX_ACTION_CHARACTERS
+from pivotopd_jax.prompts.actions import MAX_ACTION_CHARACTERS, is_one_line
 from pivotopd_jax.prompts.search_qa import FORMAT, SearchQAWording
 from pivotopd_jax.records import Observation
 from pivotopd_jax.teachers.lessons import PlanLessons
@@ -85,9 +85,11 @@ def test_whatever_is_said_the_result_is_canonical(response):
 
 @given(st.sampled_from(["search", "answer"]), st.from_regex(r"[^\s<>](?:[^\n\r<>]{0,90}[^\s<>])?", fullmatch=True))
 def test_each_action_has_a_response(verb, argument):
-    if len(argument.splitlines()) == 1:
+    if is_one_line(argument):
         assert WORDING.format(f"{verb}[{argument}]") == f"<{verb}>{argument}</{verb}>"
         assert WORDING.parse(WORDING.format(f"{verb}[{argument}]")) == f"{verb}[{argument}]"
+    else:
+        assert WORDING.parse(f"<{verb}>{argument}</{verb}>") is None
 
 
 def test_no_action_has_no_response():
