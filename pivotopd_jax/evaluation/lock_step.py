@@ -1,7 +1,8 @@
 """Rollouts in lock-step, as a baseline for ours: all environments take a turn together until the last one has ended.
 
 This is how verl-agent collects (arXiv 2505.10978, its multi-turn loop): every turn waits for the slowest response, an
-episode that has ended goes on being answered, and every prompt is read from its first token. The model, its jitted
+episode that has ended goes on being answered, and every prompt is read from its first token, also where several are
+alike. The model, its jitted
 functions and the seeds are those of `rollout.collect.play`, so that only the order of the work differs.
 """
 
@@ -25,7 +26,7 @@ def play_lock_step(
     """Plays every start to its end, `sampler.slots` at a time.
 
     Args:
-        sampler: samples the responses.
+        sampler: samples the responses; to read every prompt, one without `twins`.
         starts: one a trajectory.
         temperature, seed: as in `rollout.collect.play`, which gives the same trajectories.
         keep_cache: read only what is new in each prompt; not verl-agent's way, it tells what reading anew costs.
@@ -71,15 +72,20 @@ def bench_rollout(run: Run, *, rounds: int = 5) -> dict[str, Any]:
         run.policy.load(run.reference)  # as every step does
         return play(run.policy, starts, temperature=config.temperature, seed=seed, concurrency=run.policy.slots)
 
-    def lock_step(keep_cache: bool = False) -> list[Trajectory]:
-        run.policy.load(run.reference)
-        return play_lock_step(run.policy, starts, temperature=config.temperature, seed=seed, keep_cache=keep_cache)
+    def lock_step(sampler: Sampler, *, keep_cache: bool = False) -> list[Trajectory]:
+        sampler.load(run.reference)
+        return play_lock_step(sampler, starts, temperature=config.temperature, seed=seed, keep_cache=keep_cache)
 
-    played = {"ours": ours(), "lock_step": lock_step()}
+    policy = run.policy
+    every_prompt = policy.resized(
+        slots=policy.slots, capacity=policy.capacity - policy.max_new, max_new=policy.max_new, twins=False
+    )
+    played = {"ours": ours(), "lock_step": lock_step(every_prompt)}
     seconds = {
         "ours": measure(ours, rounds=rounds),
-        "lock_step": measure(lock_step, rounds=rounds),
-        "lock_step_with_cache": measure(lambda: lock_step(True), rounds=rounds),
+        "lock_step": measure(lambda: lock_step(every_prompt), rounds=rounds),
+        "lock_step_equal_prompts_once": measure(lambda: lock_step(policy), rounds=rounds),
+        "lock_step_with_cache": measure(lambda: lock_step(policy, keep_cache=True), rounds=rounds),
     }
     return {
         **{name: {**spent, **_counts(played.get(name, []))} for name, spent in seconds.items()},

@@ -22,7 +22,7 @@ from pivotopd_jax.prompts.hints import REFLECTION, action_hint, leaks_hint
 from pivotopd_jax.prompts.prompter import Prompter
 from pivotopd_jax.records import Note, RecoveryTurn, Row, Trajectory
 from pivotopd_jax.rollout.episode import Episode
-from pivotopd_jax.sampling.policy import Policy, Request, Sample, request_seed, waves
+from pivotopd_jax.sampling.policy import Policy, Request, Sample, request_seed
 from pivotopd_jax.teachers.protocol import Situation, Teacher
 from pivotopd_jax.teachers.resolve import resolved
 
@@ -131,20 +131,19 @@ def _sample(
     outcomes: Counter[str],
 ) -> list[Row]:
     """Samples and plays one turn of every branch; rows of those that count."""
+    # Of a trajectory the latest turn comes first, since its context is the one in the policy's cache.
+    branches = sorted(branches, key=lambda branch: -branch.turn)
+    plain = [b.episode.context() for b in branches]
+    hinted = [b.episode.context(b.hint) for b in branches]
+    requests = [
+        Request(b.trajectory, ids, request_seed(seed, first + b.trajectory, b.turn))
+        for b, ids in zip(branches, hinted if extension.sampler == "hinted" else plain, strict=True)
+    ]
     rows = []
-    # The latest turn of a trajectory first, since its context is the one in the policy's cache.
-    for wave in waves(sorted(branches, key=lambda branch: -branch.turn), lambda branch: branch.trajectory):
-        plain = [b.episode.context() for b in wave]
-        hinted = [b.episode.context(b.hint) for b in wave]
-        asked = hinted if extension.sampler == "hinted" else plain
-        requests = [
-            Request(b.trajectory, ids, request_seed(seed, first + b.trajectory, b.turn))
-            for b, ids in zip(wave, asked, strict=True)
-        ]
-        for branch, context, privileged, sample in zip(wave, plain, hinted, sampled(requests), strict=True):
-            if _play(branch, context, sample, outcomes):
-                outcomes["rows"] += 1
-                rows.append(_row(branch, context, privileged, sample.response_ids))
+    for branch, context, privileged, sample in zip(branches, plain, hinted, sampled(requests), strict=True):
+        if _play(branch, context, sample, outcomes):
+            outcomes["rows"] += 1
+            rows.append(_row(branch, context, privileged, sample.response_ids))
     return rows
 
 

@@ -95,6 +95,7 @@ class Sampler:
         chunk: int = 64,
         dtype: Any = jnp.float32,
         mesh: Mesh | None = None,
+        twins: bool = True,
     ):
         """See the attributes.
 
@@ -108,6 +109,7 @@ class Sampler:
             chunk: tokens of a context that are read in one go.
             dtype: of keys and values.
             mesh: where `params` lie.
+            twins: equal contexts are read once; a baseline may do without.
 
         Raises:
             ValueError: the slots do not divide among the devices.
@@ -126,16 +128,16 @@ class Sampler:
         self._fill_rows, self._copy_rows = (min(rows, slots // parts) * parts for rows in (FILL_ROWS, COPY_ROWS))
         self._widths = [math.ceil(share * chunk) for share in WIDTHS]
         self._waiting: list[Job] = []
-        self._seats = Slots(slots, parts)
+        self._seats = Slots(slots, parts, twins=twins)
         self._rows = decoding.empty_rows(slots)
         self._make_cache()
 
-    def resized(self, *, slots: int, capacity: int, max_new: int) -> Sampler:
+    def resized(self, *, slots: int, capacity: int, max_new: int, twins: bool = True) -> Sampler:
         """Another sampler of the same model, with a cache of its own."""
         slots += -slots % decoding.parts_of(self.mesh)
         return Sampler(
             self.config, self.graphdef, self.params, slots=slots, capacity=capacity, max_new=max_new,
-            end_ids=self.end_ids, chunk=self.chunk, dtype=self.dtype, mesh=self.mesh,
+            end_ids=self.end_ids, chunk=self.chunk, dtype=self.dtype, mesh=self.mesh, twins=twins,
         )  # fmt: skip
 
     def load(self, params: Any) -> None:

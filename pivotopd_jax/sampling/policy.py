@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
-
-Item = TypeVar("Item")
 
 
 def request_seed(*parts: int) -> int:
@@ -18,28 +15,13 @@ def request_seed(*parts: int) -> int:
     return int(np.random.SeedSequence(parts).generate_state(1)[0])
 
 
-def waves(items: Iterable[Item], session: Callable[[Item], Hashable]) -> list[list[Item]]:
-    """`items` in batches in which no session occurs twice; those of one session keep their order.
-
-    Each then finds its session's context in the policy's cache as the one before it left it.
-    """
-    found: list[list[Item]] = []
-    seen: Counter[Hashable] = Counter()
-    for item in items:
-        name = session(item)
-        if seen[name] == len(found):
-            found.append([])
-        found[seen[name]].append(item)
-        seen[name] += 1
-    return found
-
-
 @dataclass(frozen=True, eq=False)
 class Request:
     """One response wanted.
 
     Attributes:
-        session: requests of one session usually extend one another; an engine may keep their common prefix.
+        session: requests of one session usually extend one another; an engine may keep their common prefix, and answers
+            those that are asked for together in their order.
         context_ids: `[context_length]` int32, the whole prompt every time.
         seed: fixes the sample, whatever else is in the batch.
     """

@@ -76,10 +76,11 @@ class Slots:
     Attributes:
         jobs: of each row; None where nothing is under way.
         held: `[held_length]` int32 of each row, the tokens whose keys and values it holds.
+        twins: whether of equal contexts only one is read.
     """
 
-    def __init__(self, count: int, parts: int):
-        self.count, self.parts, self._part = count, parts, count // parts
+    def __init__(self, count: int, parts: int, *, twins: bool = True):
+        self.count, self.parts, self._part, self.twins = count, parts, count // parts, twins
         self.jobs: list[Job | None] = [None] * count
         self.held = [np.zeros(0, np.int32)] * count
         self._slot_of: dict[Hashable, int] = {}
@@ -111,7 +112,7 @@ class Slots:
         self.jobs[slot], job.slot = job, slot
         job.read = min(common_prefix(self.held[slot], job.context), len(job.context) - 1)
         self.held[slot] = job.context[: job.read]
-        if not known:
+        if not known and self.twins:
             self._look_for_twin(job)
         return True
 

@@ -18,7 +18,7 @@ from pivotopd_jax.prompts.actions import is_mismatch
 from pivotopd_jax.prompts.prompter import Prompter
 from pivotopd_jax.records import Trajectory
 from pivotopd_jax.sampling.engine import Sampler
-from pivotopd_jax.sampling.policy import Policy, Request, Sample, request_seed, waves
+from pivotopd_jax.sampling.policy import Policy, Request, Sample, request_seed
 from pivotopd_jax.teachers.outcomes import Outcomes
 from pivotopd_jax.teachers.protocol import Remark, Report, Situation
 from pivotopd_jax.teachers.words import TEMPERATURE, Question, WordsTeacher
@@ -92,16 +92,14 @@ class SelfTeacher:
         """For each (session, turn, context) the action most often said, and its share of the votes."""
         counts: list[Counter[str]] = [Counter() for _ in contexts]
         requests = [
-            (place, Request(session, ids, request_seed(self.seed, session, turn, vote)))
-            for place, (session, turn, ids) in enumerate(contexts)
+            Request(session, ids, request_seed(self.seed, session, turn, vote))
+            for session, turn, ids in contexts
             for vote in range(self.samples)
         ]
-        for wave in waves(requests, lambda item: item[1].session):
-            said = self.policy.sample([request for _, request in wave], temperature=self.temperature)
-            for (place, _), sample in zip(wave, said, strict=True):
-                action = self._action(sample)
-                if action:
-                    counts[place][action] += 1
+        for vote, sample in enumerate(self.policy.sample(requests, temperature=self.temperature)):
+            action = self._action(sample)
+            if action:
+                counts[vote // self.samples][action] += 1
         return [_winner(count, self.samples) for count in counts]
 
 

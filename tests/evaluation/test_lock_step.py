@@ -54,7 +54,7 @@ def test_rollouts_of_a_step_are_counted_for_each_policy():
     )
     found = bench_rollout(run, rounds=1)  # type: ignore[arg-type]
     assert found["same_trajectories"] == 4
-    for name in ("ours", "lock_step", "lock_step_with_cache"):
+    for name in ("ours", "lock_step", "lock_step_equal_prompts_once", "lock_step_with_cache"):
         assert found[name]["seconds"] > 0
     assert found["ours"]["episodes"] == 4
     assert found["ours"]["turns"] == found["lock_step"]["turns"] <= 12

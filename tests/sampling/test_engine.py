@@ -221,6 +221,26 @@ def test_rollouts_of_one_task_read_its_prompt_once(model, full_log_probs, monkey
     assert [(places < 4).sum() for _, places in copies] == [3]
 
 
+def test_a_sampler_without_twins_says_the_same(model, monkeypatch):
+    (context,) = contexts(1, seed=9)
+    requests = [Request(i, context, i) for i in range(4)]
+    usual = make_sampler(model)
+    baseline = usual.resized(slots=4, capacity=usual.capacity - usual.max_new, max_new=usual.max_new, twins=False)
+    copies = spied(monkeypatch, "copy")
+    said = [sampler.sample(requests, temperature=1.0) for sampler in (baseline, usual)]
+    assert len(copies) == 1
+    assert len({tuple(ids.tolist()) for ids in (sample.response_ids for sample in said[0])}) > 1
+    for one, other in zip(*said, strict=True):
+        np.testing.assert_array_equal(one.response_ids, other.response_ids)
+
+
+def test_the_greatest_is_the_first_of_equals():
+    scores = np.random.default_rng(0).integers(0, 9, (50, 40)).astype(np.float32)
+    np.testing.assert_array_equal(decoding._greatest(jnp.asarray(scores)), scores.argmax(-1))
+    nothing = jnp.full((1, 40), -jnp.inf)
+    assert decoding._greatest(nothing).tolist() == [0]
+
+
 def test_few_live_responses_do_not_pay_for_all_slots(model, monkeypatch):
     decodes, sampler = spied(monkeypatch, "decode"), make_sampler(model, slots=8)
     ids = contexts(8, seed=10)

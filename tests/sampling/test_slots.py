@@ -78,6 +78,12 @@ def test_equal_contexts_are_twins_within_a_part():
     assert slots.twin_holds(by_part[0][1], jobs[0]) is None
 
 
+def test_where_every_context_is_read_there_are_no_twins():
+    slots, jobs = Slots(2, 1, twins=False), [job(0), job(1)]
+    seat(slots, *jobs)
+    assert [j.twin for j in jobs] == [None, None]
+
+
 def test_new_ones_spread_over_the_parts():
     slots = Slots(8, 4)
     assert sorted(slot // 2 for slot in seat(slots, *(job(i, i, 1) for i in range(4)))) == [0, 1, 2, 3]
