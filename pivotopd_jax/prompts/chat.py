@@ -77,6 +77,7 @@ class Chat:
         marks = sorted((mark for mark in tokenizer.all_special_tokens if len(mark) > 1), key=len, reverse=True)
         self._marks = re.compile("|".join(map(re.escape, marks)))
         self.encode: Callable[[str], np.ndarray] = lru_cache(maxsize=200_000)(self._encode)
+        self._following: Callable[[str, bool], np.ndarray] = lru_cache(maxsize=200_000)(self._encode_following)
         self._piece: Callable[[int], str] = lru_cache(maxsize=None)(lambda i: self._text([i]))
 
     def _encode(self, text: str) -> np.ndarray:
@@ -115,10 +116,13 @@ class Chat:
 
     def following(self, content: str, response_ids: np.ndarray) -> np.ndarray:
         """Ids of a user turn that follows `response_ids` (not repeated here)."""
+        return self._following(content, len(response_ids) > 0 and int(response_ids[-1]) in self.end_ids)
+
+    def _encode_following(self, content: str, ended: bool) -> np.ndarray:
         before, after = self.template.following
-        if len(response_ids) and int(response_ids[-1]) in self.end_ids:
+        if ended:
             before = before.removeprefix(self.template.end)
-        return self.encode(before + self._words(content) + after)
+        return self._encode(before + self._words(content) + after)
 
     def _words(self, content: str) -> str:
         """`content` with the tokenizer's special tokens taken apart: a page of a world cannot end the user's turn."""
