@@ -18,7 +18,7 @@ from pivotopd_jax import preemption
 from pivotopd_jax.envs.guard import EnvironmentFailure
 from pivotopd_jax.evaluation.evaluate import Evaluation, evaluate, panel
 from pivotopd_jax.files import held_alone
-from pivotopd_jax.learner.checkpoints import Checkpoints, ConfigurationChanged, Record, UnreadableCheckpoint
+from pivotopd_jax.learner.checkpoints import NOT_KNOWN, Checkpoints, ConfigurationChanged, Record, UnreadableCheckpoint
 from pivotopd_jax.learner.learner import NonFiniteUpdates, TrainState
 from pivotopd_jax.methods.method import Method
 from pivotopd_jax.offline import prepare
@@ -152,7 +152,7 @@ def _steps(
                 with recorder.stage("checkpoint"):
                     finish(checkpoints)
                     with going_on_without(f"the checkpoint after {done} steps"):
-                        save(run, directory, checkpoints, progress, done, metrics.get("eval/success", -1.0))
+                        save(run, directory, checkpoints, progress, done, metrics.get("eval/success", NOT_KNOWN))
             check_skipped(config, progress)
         preemption.check()
     except preemption.Preempted:
@@ -169,7 +169,7 @@ def _steps(
 
 
 def save(
-    run: Run, directory: Path, checkpoints: Checkpoints, progress: Progress, done: int, success: float = -1.0
+    run: Run, directory: Path, checkpoints: Checkpoints, progress: Progress, done: int, success: float = NOT_KNOWN
 ) -> None:
     """Begins to save what the run needs to go on after `done` steps; for `success` see `Checkpoints.save`."""
     configuration, replies = run_record(run), teacher_replies(run.config, directory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,12 +12,17 @@ from typing import Any, NamedTuple
 
 import jax
 import orbax.checkpoint as ocp
+from absl import logging
 
+from pivotopd_jax.files import parse_json
 from pivotopd_jax.learner.learner import TrainState
 from pivotopd_jax.processes import gather, is_first
 
 UNREADABLE = "unreadable_checkpoints"
 """Directory beside that of the checkpoints, for those that could not be read."""
+
+NOT_KNOWN = -1.0
+"""Stands for the success of a checkpoint that was not evaluated."""
 
 
 class ConfigurationChanged(ValueError):
@@ -54,6 +60,7 @@ class Checkpoints:
         self.begun: int | None = None
 
     def _open(self) -> ocp.CheckpointManager:
+        self._mend_evaluations()
         policies = ocp.checkpoint_managers.preservation_policy
         options = ocp.CheckpointManagerOptions(
             best_fn=_success,
@@ -62,6 +69,17 @@ class Checkpoints:
             ),
         )
         return ocp.CheckpointManager(self._directory, options=options)
+
+    def _mend_evaluations(self) -> None:
+        """Forgets evaluations that cannot be read, because of which the manager would open no checkpoint at all."""
+        if is_first():
+            for checkpoint in self._directory.glob("*/"):
+                path = checkpoint / "metrics" / "metrics"
+                if checkpoint.name.isdigit() and not _is_evaluation(path):
+                    logging.warning("%s cannot be read; how that checkpoint did in its evaluation is not known", path)
+                    path.parent.mkdir(exist_ok=True)
+                    path.write_text(json.dumps({"success": NOT_KNOWN}))
+        gather(None)
 
     @property
     def steps(self) -> Sequence[int]:
@@ -88,7 +106,7 @@ class Checkpoints:
             done: steps taken.
             state: of the learner.
             record: the rest.
-            success: share of evaluation games won, in [0, 1]; −1 if it is not known.
+            success: share of evaluation games won, in [0, 1]; `NOT_KNOWN` if nobody looked.
 
         Raises:
             OSError: it could not be written; earlier checkpoints stand, and none is there after `done` steps.
@@ -184,8 +202,8 @@ class Checkpoints:
         Raises:
             UnreadableCheckpoint: says why.
         """
-        json = ocp.JsonCheckpointHandler(), ocp.args.JsonRestore()
-        return Record(self._read(done, "configuration", *json), self._read(done, "progress", *json))
+        how = ocp.JsonCheckpointHandler(), ocp.args.JsonRestore()
+        return Record(self._read(done, "configuration", *how), self._read(done, "progress", *how))
 
     def _read(self, done: int, item: str, handler: Any, arguments: Any) -> Any:
         """An item of a checkpoint. Read past the manager, which waits for other processes: one that cannot read its
@@ -202,6 +220,14 @@ class Checkpoints:
         """Waits for what is being written; whether it could be, `finish` would have said."""
         with suppress(OSError, ValueError):
             self._manager.close()
+
+
+def _is_evaluation(path: Path) -> bool:
+    try:
+        success = parse_json(path.read_text("utf-8"))["success"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return type(success) in (int, float) and NOT_KNOWN <= success <= 1
 
 
 def _own_bytes(state: TrainState) -> int:

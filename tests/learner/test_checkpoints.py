@@ -132,6 +132,28 @@ def test_the_newest_checkpoint_that_can_be_read_is_used(trained, damage: Callabl
     assert [path.name for path in (directory / UNREADABLE).iterdir()] == ["3"]
 
 
+@pytest.mark.parametrize(
+    "content", [b"", b'{"success": 0.5}{}', b"[]", b'{"success": NaN}', "{}".encode("utf-16"), None]
+)
+def test_an_evaluation_that_cannot_be_read_costs_itself_alone(tmp_path, content: bytes | None, caplog):
+    checkpoints = Checkpoints(tmp_path, keep=2)
+    for done in (1, 2):
+        checkpoints.save(done, counted(done), Record({}, {}), success=0.3 * done)
+        checkpoints.finish()
+    assert checkpoints.best == 2
+    checkpoints.close()
+    path = tmp_path / "checkpoints" / "2" / "metrics" / "metrics"
+    if content is None:
+        shutil.rmtree(path.parent)
+    else:
+        path.write_bytes(content)
+    again = Checkpoints(tmp_path, keep=2)
+    assert "how that checkpoint did in its evaluation is not known" in caplog.text
+    assert (again.steps, again.best) == ([2, 1], 1)
+    assert int(again.restore(2, counted(0)).step) == 2
+    again.close()
+
+
 def test_where_none_can_be_read_nothing_is_begun_anew(trained):
     place, _ = trained
     directory = copied(place, "all")
