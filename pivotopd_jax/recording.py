@@ -196,7 +196,7 @@ def first_step(begun: Moment, ready: Moment, ended: Moment) -> str:
     """Where the seconds between the start of a process and the end of its first step went."""
     built = ended.compiled.since(begun.compiled)
     return (
-        f"first step ended {ended.age:.1f} s after the process began: {begun.age:.1f} imports, "
+        f"first step ended {ended.age:.1f} s after the process began: {begun.age:.1f} before the run, "
         f"{ready.age - begun.age:.1f} student and world, {ended.age - ready.age:.1f} the step; "
         f"{built.seconds:.1f} s of it to build {built.programs} programs, of which {built.cached} were read from the "
         "persistent cache"

@@ -109,6 +109,6 @@ def test_the_line_of_the_first_step_adds_up():
         Moment(9.0, Compiled(9, 6, 4.5)),
     )
     assert first_step(begun, ready, ended) == (
-        "first step ended 9.0 s after the process began: 2.0 imports, 1.5 student and world, 5.5 the step; "
+        "first step ended 9.0 s after the process began: 2.0 before the run, 1.5 student and world, 5.5 the step; "
         "4.0 s of it to build 8 programs, of which 5 were read from the persistent cache"
     )
