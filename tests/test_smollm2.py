@@ -139,7 +139,7 @@ def test_two_steps_of_pivotopd(directory, tmp_path):
     config: Any = load_config("small")
     config.student, config.steps = str(directory), 2
     config.evaluate.every = 3
-    config.log_trajectories_every = 1
+    config.log.trajectories_every = 1
     run, state = train(config, tmp_path / "run")
     lines = read_metrics(tmp_path / "run")
     assert [line["step"] for line in lines] == [0, 1]
