@@ -17,6 +17,7 @@ import psutil
 from pivotopd_jax.evaluation.soak_faults import OUTAGES, ScriptedTeacher, broken
 from pivotopd_jax.evaluation.soak_life import soak_config
 from pivotopd_jax.evaluation.soak_verdict import (
+    WARM_UP,
     Life,
     Watched,
     endings,
@@ -65,8 +66,10 @@ def soak(name: str, directory: Path, seconds: float, seed: int, say: Callable[[s
     lives: list[Life] = []
     every = max(0.5, seconds / 600)
     with ScriptedTeacher(pause=0.5, stall=8.0).serving() as teacher:
-        for number, (lived, ending) in enumerate(planned_lives(seconds, seed)):
-            life = _live(name, directory, teacher, lived, ending, every, random.Random(f"{seed} {number}"))
+        plan = planned_lives(seconds, seed)
+        for number, (lived, ending) in enumerate(plan):
+            chance, last = random.Random(f"{seed} {number}"), number == len(plan) - 1
+            life = _live(name, directory, teacher, lived, ending, every, chance, last=last)
             lives.append(life)
             steps = len(read_metrics(directory / "run"))
             say(f"life {number}: {life.seconds:.0f} s, {ending}, status {life.status}; {steps} steps recorded")
@@ -77,10 +80,18 @@ def soak(name: str, directory: Path, seconds: float, seed: int, say: Callable[[s
 
 
 def _live(
-    name: str, directory: Path, teacher: ScriptedTeacher, seconds: float, ending: str, every: float, chance: Any
+    name: str,
+    directory: Path,
+    teacher: ScriptedTeacher,
+    seconds: float,
+    ending: str,
+    every: float,
+    chance: random.Random,
+    *,
+    last: bool,
 ) -> Life:
     """Starts a training process, watches it and ends it."""
-    life, start, born = Life(ending), time.monotonic(), time.time()
+    life, start, born, before = Life(ending), time.monotonic(), time.time(), 0
     module = "pivotopd_jax.evaluation.soak_life"
     command = [sys.executable, "-m", module, name, str(directory / "run"), teacher.url, str(chance.randrange(10**6))]
     outages = _Outages(teacher, chance)
@@ -89,13 +100,19 @@ def _live(
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
         try:
             seen = psutil.Process(process.pid)
-            # The first life has the student to make, which the others find: it is given all the time that it takes.
-            while process.poll() is None and (life.seconds < seconds or not read_metrics(directory / "run")):
+            # The first life has the student to make, which the others find; the last one has to show that nothing
+            # leaks: both are given all the time that it takes.
+            while process.poll() is None and (
+                life.seconds < seconds or not read_metrics(directory / "run") or (last and not life.long)
+            ):
                 life.watched.append(_look(seen, life.seconds))
                 if life.began is not None:
                     outages.at(life.seconds - life.began)
                 elif _changed(directory / "run" / METRICS_FILE) > born:
-                    life.began = life.seconds
+                    life.began, before = life.seconds, _lines(directory / "run" / METRICS_FILE)
+                if life.began is not None and life.warm is None:
+                    taken = _lines(directory / "run" / METRICS_FILE) - before
+                    life.warm = life.seconds if taken >= WARM_UP else None
                 time.sleep(min(every, max(0.1, seconds - life.seconds)))
                 life.seconds = time.monotonic() - start
         except psutil.NoSuchProcess:
@@ -136,10 +153,15 @@ def _changed(path: Path) -> float:
     return path.stat().st_mtime if path.exists() else 0.0
 
 
+def _lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n")
+
+
 def _look(process: psutil.Process, age: float) -> Watched:
     with process.oneshot():
-        memory = process.memory_info().rss / 2**20
-        return Watched(age, memory, process.num_fds(), process.num_threads(), len(process.children(recursive=True)))
+        memory = process.memory_info()
+        own = (memory.rss - memory.shared) / 2**20
+        return Watched(age, own, process.num_fds(), process.num_threads(), len(process.children(recursive=True)))
 
 
 def _ended(process: subprocess.Popen[bytes], ending: str) -> int | None:

@@ -12,11 +12,14 @@ from typing import NamedTuple
 
 from pivotopd_jax.records import Task
 
-LONG = 90.0
-"""Seconds of training from which on a life is long enough to tell a leak from a warm-up."""
+WARM_UP = 30
+"""Steps of its own after which a life has met all that it compiles and keeps: evaluations, checkpoints, every shape."""
+
+LONG = 60.0
+"""Seconds after its warm-up from which on a life is long enough to show a leak."""
 
 GROWTH = 0.05
-"""Share by which memory may grow between the second and the last quarter of a life: caches fill slowly."""
+"""Share by which memory may grow between the first and the last third of that time: caches fill slowly."""
 
 
 class Watched(NamedTuple):
@@ -24,7 +27,7 @@ class Watched(NamedTuple):
 
     Attributes:
         age: seconds since it was started.
-        memory: resident, MiB.
+        memory: resident without pages of files, which the kernel takes and gives as it likes, MiB.
         files: open ones, sockets included.
         threads: of it.
         children: processes below it.
@@ -49,6 +52,7 @@ class Life:
         left: processes that it left behind.
         by_itself: it ended before it was told to.
         began: seconds after its start at which it took its first step; None if it did not come so far.
+        warm: seconds after its start at which it had taken `WARM_UP` steps; None if it did not come so far.
     """
 
     ending: str
@@ -58,19 +62,23 @@ class Life:
     left: int = 0
     by_itself: bool = False
     began: float | None = None
+    warm: float | None = None
 
     @property
-    def trained(self) -> float:
-        """Seconds that it has trained."""
-        return 0.0 if self.began is None else self.seconds - self.began
+    def judged(self) -> float:
+        """Seconds that it has trained after its warm-up."""
+        return 0.0 if self.warm is None else self.seconds - self.warm
 
-    def quarter(self, number: int) -> Sequence[Watched]:
-        """What was seen in a quarter of the time that it trained, counted from 0."""
-        if self.began is None:
+    @property
+    def long(self) -> bool:
+        """Whether it shows leaks."""
+        return self.judged >= LONG
+
+    def third(self, number: int) -> Sequence[Watched]:
+        """What was seen in a third of the time after its warm-up, counted from 0; nothing of a life that is not long."""
+        if self.warm is None or not self.long:
             return []
-        return [
-            w for w in self.watched if w.age >= self.began and int(4 * (w.age - self.began) / self.trained) == number
-        ]
+        return [w for w in self.watched if w.age >= self.warm and int(3 * (w.age - self.warm) / self.judged) == number]
 
 
 def endings(lives: Sequence[Life]) -> list[str]:
@@ -91,21 +99,21 @@ def endings(lives: Sequence[Life]) -> list[str]:
 
 
 def leaks(life: Life) -> list[str]:
-    """What grew between the second and the last quarter of a long life, in words.
+    """What grew between the first and the last third of a long life after its warm-up, in words.
 
-    Memory is compared by medians; of the rest the least in each quarter, since what hangs holds a thread for a while.
+    Memory is compared by medians; of the rest the least in each third, since what hangs holds a thread for a while.
     """
-    early, late = life.quarter(1), life.quarter(3)
-    if life.trained < LONG or not early or not late:
+    early, late = life.third(0), life.third(2)
+    if not early or not late:
         return []
     found = []
     before, after = (statistics.median(w.memory for w in part) for part in (early, late))
     if after > before * (1 + GROWTH):
-        found.append(f"memory grew from {before:.0f} to {after:.0f} MiB in {life.trained:.0f} s of training")
+        found.append(f"memory grew from {before:.0f} to {after:.0f} MiB in {life.judged:.0f} s")
     for name in ("files", "threads", "children"):
         least = [min(getattr(w, name) for w in part) for part in (early, late)]
         if least[1] > least[0]:
-            found.append(f"{name} grew from {least[0]} to {least[1]} in {life.trained:.0f} s of training")
+            found.append(f"{name} grew from {least[0]} to {least[1]} in {life.judged:.0f} s")
     return found
 
 
@@ -142,13 +150,13 @@ def logged_groups(path: Path) -> Counter[tuple[str, int]]:
 
 
 def life_table(lives: Sequence[Life]) -> str:
-    """A line a life: how long, how it ended, and what it held in its second and its last quarter."""
+    """A line a life: how long, how it ended, and what it held in the first and the last third after its warm-up."""
     rows = ["life  seconds  ending  status  memory MiB    files    threads  children"]
     for number, life in enumerate(lives):
         parts = []
         for name, width in (("memory", 11), ("files", 8), ("threads", 9), ("children", 9)):
             pick = statistics.median if name == "memory" else min
-            seen = [pick(getattr(w, name) for w in part) for part in (life.quarter(1), life.quarter(3)) if part]
+            seen = [pick(getattr(w, name) for w in part) for part in (life.third(0), life.third(2)) if part]
             parts.append(" → ".join(f"{value:.0f}" for value in seen).rjust(width))
         rows.append(f"{number:4d}  {life.seconds:7.0f}  {life.ending:>6s}  {life.status!s:>6s} " + " ".join(parts))
     return "\n".join(rows)
