@@ -75,7 +75,7 @@ class Life:
         return self.judged >= LONG
 
     def third(self, number: int) -> Sequence[Watched]:
-        """What was seen in a third of the time after its warm-up, counted from 0; nothing of a life that is not long."""
+        """What was seen in a third, counted from 0, of the time after the warm-up of a long life."""
         if self.warm is None or not self.long:
             return []
         return [w for w in self.watched if w.age >= self.warm and int(3 * (w.age - self.warm) / self.judged) == number]
