@@ -82,9 +82,7 @@ def load(
         FileNotFoundError: there is no such file.
         ValueError: the file is damaged, or holds something this model does not do; says what.
     """
-    reader = _open(Path(path))
-    metadata = {name: field.contents() for name, field in reader.fields.items()}
-    tensors = {tensor.name: tensor for tensor in reader.tensors}
+    metadata, tensors = _open(Path(path))
     try:
         config = _config(metadata, tensors)
         tokenizer = read_tokenizer(metadata)
@@ -104,7 +102,8 @@ def _gguf() -> Any:
         raise ImportError("GGUF files are read by the package gguf; pip install 'gguf>=0.19,<0.20'") from error
 
 
-def _open(path: Path) -> Any:
+def _open(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a file says of its model, and its tensors, which stay on disk."""
     if not path.is_file():
         raise FileNotFoundError(f"no GGUF file at {path}")
 
@@ -118,10 +117,12 @@ def _open(path: Path) -> Any:
             return found
 
     try:
-        return WholeReader(path)
+        reader = WholeReader(path)
+        metadata = {name: field.contents() for name, field in reader.fields.items()}
     except (ValueError, LookupError, OverflowError, TypeError) as error:
         words = " ".join(str(error).split())[:200]
         raise ValueError(f"{path} is not a whole GGUF file ({type(error).__name__}: {words})") from error
+    return metadata, {tensor.name: tensor for tensor in reader.tensors}
 
 
 def _config(metadata: Mapping[str, Any], tensors: Mapping[str, Any]) -> Qwen3Config:

@@ -231,7 +231,7 @@ def test_what_is_not_understood_is_refused(tmp_path, change, message):
 
 def test_a_file_that_is_none_is_named(tmp_path, monkeypatch):
     whole = written(LLAMA, tmp_path).write(tmp_path / "model.gguf").read_bytes()
-    for contents in (b"", b"PK" + whole, whole[: len(whole) // 2]):
+    for contents in (b"", b"PK" + whole, whole[: len(whole) // 2], whole.replace(b"gpt2", b"gpt\x80", 1)):
         (tmp_path / "broken.gguf").write_bytes(contents)
         with pytest.raises(ValueError, match=r"broken\.gguf is not a whole GGUF file"):
             gguf_file.load(tmp_path / "broken.gguf")

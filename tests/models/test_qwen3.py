@@ -373,6 +373,7 @@ def test_rope_theta_is_read_from_either_place() -> None:
         ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types="),
         ({"use_sliding_window": True, "sliding_window": 128, "max_window_layers": 1}, "use_sliding_window=True"),
         ({"rope_parameters": None, "rope_theta": None}, "no 'rope_theta'"),
+        ({"rope_parameters": None, "rope_theta": 10**400}, "expected a number above 0"),
         ({"hidden_size": None}, "no 'hidden_size'"),
         ({"num_key_value_heads": 3}, "num_heads=4 is not a multiple of num_kv_heads=3"),
         ({"head_dim": 15}, "head_dim=15 is odd"),

@@ -64,4 +64,4 @@ def read_grammar(grammar: str, name: str) -> tuple[Wording, str]:
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256("".join(text.split()).encode()).hexdigest()[:16]
+    return hashlib.sha256("".join(text.split()).encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -222,6 +222,8 @@ def test_unknown_rules_and_sentences_are_refused(kitchen, alfworld_data, tmp_pat
         pytest.skip(f"{alfworld_data} has no domain.pddl")
     check_domain(domain.read_text() + "\n; a comment more", "here")
     with pytest.raises(GameError, match="here: unknown PDDL domain"):
+        check_domain("half of a character: \ud800", "here")
+    with pytest.raises(GameError, match="here: unknown PDDL domain"):
         check_domain(domain.read_text().replace("(heatable ?o)", "", 1), "here")
     assert read_grammar(grammar.read_text(), "here") == ("move", "UNKNOWN GOAL")
     with pytest.raises(GameError, match="here: unknown grammar"):
