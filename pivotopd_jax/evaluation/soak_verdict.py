@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ LONG = 60.0
 """Seconds after its warm-up from which on a life is long enough to show a leak."""
 
 GROWTH = 0.05
-"""Share by which memory may grow between the first and the last third of that time: caches fill slowly."""
+"""Share of the most that is held in the first third of that time, by which it may be exceeded: caches fill slowly."""
 
 
 class Watched(NamedTuple):
@@ -99,21 +98,20 @@ def endings(lives: Sequence[Life]) -> list[str]:
 
 
 def leaks(life: Life) -> list[str]:
-    """What grew between the first and the last third of a long life after its warm-up, in words.
+    """What a long life held more of all through its last third than ever in its first, in words.
 
-    Memory is compared by medians; of the rest the least in each third, since what hangs holds a thread for a while.
+    Pools of threads grow with what they have to do, and what hangs holds a thread for a while: a leak goes on
+    growing.
     """
     early, late = life.third(0), life.third(2)
     if not early or not late:
         return []
     found = []
-    before, after = (statistics.median(w.memory for w in part) for part in (early, late))
-    if after > before * (1 + GROWTH):
-        found.append(f"memory grew from {before:.0f} to {after:.0f} MiB in {life.judged:.0f} s")
-    for name in ("files", "threads", "children"):
-        least = [min(getattr(w, name) for w in part) for part in (early, late)]
-        if least[1] > least[0]:
-            found.append(f"{name} grew from {least[0]} to {least[1]} in {life.judged:.0f} s")
+    for name, allowed in (("memory", GROWTH), ("files", 0.0), ("threads", 0.0), ("children", 0.0)):
+        most, least = max(getattr(w, name) for w in early), min(getattr(w, name) for w in late)
+        if least > most * (1 + allowed):
+            unit = " MiB" if name == "memory" else ""
+            found.append(f"{name} grew from at most {most:.0f} to at least {least:.0f}{unit} in {life.judged:.0f} s")
     return found
 
 
@@ -145,18 +143,19 @@ def tasks_lost(step: int, asked: Sequence[Task], found: Mapping[tuple[str, int],
 
 def logged_groups(path: Path) -> Counter[tuple[str, int]]:
     """(task id, group) → trajectories in a file of them; empty if there is no file."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    lines = path.read_bytes().splitlines() if path.exists() else []  # text has other ends of lines within its strings
     return Counter((record["task"], record["group"]) for record in map(json.loads, lines))
 
 
 def life_table(lives: Sequence[Life]) -> str:
-    """A line a life: how long, how it ended, and what it held in the first and the last third after its warm-up."""
+    """A line a life: how long, how it ended, the most that it held in the first and the least in the last third of what
+    came after its warm-up, if it is long."""
     rows = ["life  seconds  ending  status  memory MiB    files    threads  children"]
     for number, life in enumerate(lives):
         parts = []
         for name, width in (("memory", 11), ("files", 8), ("threads", 9), ("children", 9)):
-            pick = statistics.median if name == "memory" else min
-            seen = [pick(getattr(w, name) for w in part) for part in (life.third(0), life.third(2)) if part]
+            ends = ((max, life.third(0)), (min, life.third(2)))
+            seen = [pick(getattr(w, name) for w in part) for pick, part in ends if part]
             parts.append(" → ".join(f"{value:.0f}" for value in seen).rjust(width))
         rows.append(f"{number:4d}  {life.seconds:7.0f}  {life.ending:>6s}  {life.status!s:>6s} " + " ".join(parts))
     return "\n".join(rows)
