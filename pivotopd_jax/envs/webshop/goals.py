@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -165,7 +165,7 @@ def _read_goal(row: Any) -> Goal:
     row["attributes"] = texts_of(row["attributes"], "attributes")
     row["options"] = tuple((name, value) for name, value in map(lambda o: texts_of(o, "an option"), row["options"]))
     texts_of([value for key, value in row.items() if key not in ("attributes", "options", "price_upper")], "the rest")
-    if not isinstance(row["price_upper"], int | float) or not math.isfinite(row["price_upper"]):
+    if not isinstance(row["price_upper"], int | float) or not abs(row["price_upper"]) <= sys.float_info.max:
         raise ValueError(f"price_upper is {row['price_upper']!r:.80}; expected dollars")
     return Goal(**{**row, "price_upper": float(row["price_upper"])})
 

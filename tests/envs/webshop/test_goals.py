@@ -132,7 +132,14 @@ def test_frozen_goals_of_another_form_are_named(tmp_path):
     path = tmp_path / "goals.jsonl"
     g.write_goals(path, tiny_goals(tiny_shop())[:1])
     whole = path.read_bytes()
-    for broken in (b"\xff", b"3", whole.replace(b"40.0", b"NaN"), whole.replace(b'"OAK"', b"1"), b"[" * 100_000):
+    for broken in (
+        b"\xff",
+        b"3",
+        whole.replace(b"40.0", b"NaN"),
+        whole.replace(b"40.0", b"1" * 400),
+        whole.replace(b'"OAK"', b"1"),
+        b"[" * 100_000,
+    ):
         path.write_bytes(broken)
         with pytest.raises(CatalogueError, match="line 1: not a goal"):
             g.read_goals(path)
