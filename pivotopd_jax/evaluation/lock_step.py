@@ -2,8 +2,8 @@
 
 This is how verl-agent collects (arXiv 2505.10978, its multi-turn loop): every turn waits for the slowest response, an
 episode that has ended goes on being answered, and every prompt is read from its first token, also where several are
-alike. The model, its jitted
-functions and the seeds are those of `rollout.collect.play`, so that only the order of the work differs.
+alike. The model, its jitted functions and the seeds are those of `rollout.collect.play`, so that only the order of the
+work differs.
 """
 
 from __future__ import annotations

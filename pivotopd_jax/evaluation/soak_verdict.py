@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +19,7 @@ LONG = 60.0
 """Seconds after its warm-up from which on a life is long enough to show a leak."""
 
 GROWTH = 0.05
-"""Share of the most that is held in the first third of that time, by which it may be exceeded: caches fill slowly."""
+"""Share by which memory may grow between the first and the last third of that time: caches fill slowly."""
 
 
 class Watched(NamedTuple):
@@ -80,6 +81,16 @@ class Life:
         return [w for w in self.watched if w.age >= self.warm and int(3 * (w.age - self.warm) / self.judged) == number]
 
 
+COMPARED: Mapping[str, tuple[Callable[[Sequence[float]], float], Callable[[Sequence[float]], float]]] = {
+    "memory": (statistics.median, statistics.median),
+    "files": (min, min),
+    "threads": (max, min),
+    "children": (min, min),
+}
+"""What is taken of the first third, and what of the last. Pools of threads grow with what they have to do, and what hangs
+holds one more: there a leak is what exceeds all that there ever were."""
+
+
 def endings(lives: Sequence[Life]) -> list[str]:
     """Lives that did not end as they were told to, in words.
 
@@ -98,21 +109,20 @@ def endings(lives: Sequence[Life]) -> list[str]:
 
 
 def leaks(life: Life) -> list[str]:
-    """What a long life held more of all through its last third than ever in its first, in words.
-
-    Pools of threads grow with what they have to do, and what hangs holds a thread for a while: a leak goes on
-    growing.
-    """
-    early, late = life.third(0), life.third(2)
-    if not early or not late:
-        return []
+    """What grew between the first and the last third of a long life after its warm-up, in words."""
     found = []
-    for name, allowed in (("memory", GROWTH), ("files", 0.0), ("threads", 0.0), ("children", 0.0)):
-        most, least = max(getattr(w, name) for w in early), min(getattr(w, name) for w in late)
-        if least > most * (1 + allowed):
+    for name in COMPARED:
+        seen = _ends(life, name)
+        if len(seen) == 2 and seen[1] > seen[0] * (1 + GROWTH * (name == "memory")):
             unit = " MiB" if name == "memory" else ""
-            found.append(f"{name} grew from at most {most:.0f} to at least {least:.0f}{unit} in {life.judged:.0f} s")
+            found.append(f"{name} grew from {seen[0]:.0f} to {seen[1]:.0f}{unit} in {life.judged:.0f} s")
     return found
+
+
+def _ends(life: Life, name: str) -> list[float]:
+    """What a long life held in the first and in the last third after its warm-up, as `COMPARED` says."""
+    thirds = zip(COMPARED[name], (life.third(0), life.third(2)), strict=True)
+    return [pick([getattr(w, name) for w in part]) for pick, part in thirds if part]
 
 
 def lines_lost(lines: Sequence[Mapping[str, float]], done: int) -> list[str]:
@@ -148,14 +158,10 @@ def logged_groups(path: Path) -> Counter[tuple[str, int]]:
 
 
 def life_table(lives: Sequence[Life]) -> str:
-    """A line a life: how long, how it ended, the most that it held in the first and the least in the last third of what
-    came after its warm-up, if it is long."""
+    """A line a life: how long, how it ended, and what it held at both ends of what is judged, if it is long."""
+    widths = {"memory": 11, "files": 8, "threads": 9, "children": 9}
     rows = ["life  seconds  ending  status  memory MiB    files    threads  children"]
     for number, life in enumerate(lives):
-        parts = []
-        for name, width in (("memory", 11), ("files", 8), ("threads", 9), ("children", 9)):
-            ends = ((max, life.third(0)), (min, life.third(2)))
-            seen = [pick(getattr(w, name) for w in part) for pick, part in ends if part]
-            parts.append(" → ".join(f"{value:.0f}" for value in seen).rjust(width))
+        parts = [" → ".join(f"{value:.0f}" for value in _ends(life, name)).rjust(widths[name]) for name in widths]
         rows.append(f"{number:4d}  {life.seconds:7.0f}  {life.ending:>6s}  {life.status!s:>6s} " + " ".join(parts))
     return "\n".join(rows)

@@ -344,6 +344,7 @@ def test_parameters_are_loaded_onto_a_mesh_and_saved_from_it_without_torch(stude
         ({"tie_word_embeddings": "no"}, "tie_embeddings='no' in the model config; expected true or false"),
         ({"layer_types": 3}, "layer_types=3 in the model config; expected a list"),
         ({"model_type": ["qwen3"]}, "model_type="),
+        ({"num_hidden_layers": 101}, "has 101 layers or experts, its files 25 tensors"),
         ({"num_hidden_layers": 10**9}, "has 1000000000 layers or experts, its files 25 tensors"),
     ],
 )
