@@ -87,8 +87,8 @@ COMPARED: Mapping[str, tuple[Callable[[Sequence[float]], float], Callable[[Seque
     "threads": (max, min),
     "children": (min, min),
 }
-"""What is taken of the first third, and what of the last. Pools of threads grow with what they have to do, and what hangs
-holds one more: there a leak is what exceeds all that there ever were."""
+"""What is taken of the first third, and what of the last. Pools of threads grow with what they have to do, and what
+hangs holds one more: there a leak is what exceeds all that there ever were."""
 
 
 def endings(lives: Sequence[Life]) -> list[str]:
